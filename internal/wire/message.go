@@ -1,0 +1,255 @@
+// Package wire holds the messages of the worker protocol orbit.worker.v1, shared by
+// the server and the worker SDK.
+//
+// Each WebSocket text frame carries one strict JSON object, an [Envelope]. Durations
+// travel, never timestamps that a peer's clock would have to agree with. Every client
+// message may be repeated: the answer is the stored receipt.
+package wire
+
+import "encoding/json"
+
+// Protocol is the WebSocket subprotocol.
+const Protocol = "orbit.worker.v1"
+
+// Path is where workers connect (REF-WRK-002).
+const Path = "/v1/worker/connect"
+
+// MaxFrame is the largest frame either side accepts, in bytes.
+const MaxFrame = 512 << 10
+
+// Bounds of a worker's words, in bytes (LIMIT-019).
+const (
+	MaxResult   = 256 << 10
+	MaxError    = 4 << 10
+	MaxProgress = 4 << 10
+)
+
+// Message types. Those of the client come first (REF-WRK-003).
+const (
+	TypeHello  = "hello"
+	TypeCredit = "credit"
+	TypeStart  = "task.start"
+	TypeResume = "task.resume"
+	TypeRenew  = "task.renew"
+	TypeFinish = "task.finish"
+	TypeReturn = "task.return"
+	TypeDrain  = "drain"
+
+	TypeHelloOK        = "hello.ok"
+	TypeAssign         = "task.assign"
+	TypeStarted        = "task.started"
+	TypeResumed        = "task.resumed"
+	TypeRenewed        = "task.renewed"
+	TypeFinished       = "task.finished"
+	TypeReturned       = "task.returned"
+	TypeCancel         = "task.cancel"
+	TypeServerDraining = "server.draining"
+	TypeDrainOK        = "drain.ok"
+	TypeError          = "error"
+)
+
+// An Envelope is the outer object of every frame. ID names a message of its sender;
+// Ref, in an answer, is the ID of the message answered.
+type Envelope struct {
+	Type string          `json:"type"`
+	ID   string          `json:"id,omitempty"`
+	Ref  string          `json:"ref,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Close codes of the protocol's own, beside those of RFC 6455.
+const (
+	CloseUnauthenticated = 4401 // credential revoked or expired: do not come back with it
+	CloseReplaced        = 4409 // the same process connected again
+	CloseProtocolError   = 4400 // a message broke the protocol
+)
+
+// A Handler names what a worker can run.
+type Handler struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// Hello opens a session. ProcessID is the identity of the worker process, 32
+// hexadecimal characters, made anew at each start of the process; the registration is
+// fixed for its life (WRK-003).
+type Hello struct {
+	ProcessID       string    `json:"process_id"`
+	Handlers        []Handler `json:"handlers"`
+	Queues          []string  `json:"queues"`                     // queue ids
+	Capacity        int       `json:"capacity"`                   // attempts held at one time
+	ConcurrencyKeys bool      `json:"concurrency_keys,omitempty"` // understands resource keys (WRK-029)
+	Held            []Held    `json:"held,omitempty"`             // attempts this process still holds
+}
+
+// Held names an attempt that the worker believes to hold.
+type Held struct {
+	AttemptID string `json:"attempt_id"`
+	Epoch     uint64 `json:"epoch"`
+}
+
+// HelloOK accepts a session. Attempts are the process's live attempts on the server, so
+// that both sides agree before the first assignment.
+type HelloOK struct {
+	NodeID     string `json:"node_id"`
+	LeaseMS    uint64 `json:"lease_ms"`
+	PingMS     uint64 `json:"ping_ms"`
+	Attempts   []Held `json:"attempts,omitempty"`
+	MaxFrame   int    `json:"max_frame"`
+	ServerTime string `json:"server_time"` // for people reading logs; nothing is decided by it
+}
+
+// Credit sets how many more assignments the worker takes now; it replaces the earlier
+// value.
+type Credit struct {
+	Slots int `json:"slots"`
+}
+
+// Task is what a worker is told of a task. Payload is the accepted text, byte for byte.
+type Task struct {
+	ID              string          `json:"id"`
+	NamespaceID     string          `json:"namespace_id"`
+	QueueID         string          `json:"queue_id"`
+	Handler         string          `json:"handler"`
+	HandlerVersion  string          `json:"handler_version"`
+	PayloadVersion  string          `json:"payload_version"`
+	Payload         json.RawMessage `json:"payload"`
+	BusinessKey     string          `json:"business_key,omitempty"`
+	ConcurrencyKey  string          `json:"concurrency_key,omitempty"`
+	Priority        int             `json:"priority,omitempty"`
+	RecoverySafety  string          `json:"recovery_safety"`
+	DeadlineMS      uint64          `json:"deadline_ms"` // time left until the task's deadline, when sent
+	AttemptNumber   uint64          `json:"attempt_number"`
+	EffectUncertain bool            `json:"effect_uncertain,omitempty"`
+	RetryOf         string          `json:"retry_of,omitempty"`
+}
+
+// Assign offers one attempt. The handler runs only after Start is confirmed (WRK-013).
+// ConcurrencyToken is a non-zero decimal uint64 if and only if the task has a key.
+type Assign struct {
+	AttemptID        string `json:"attempt_id"`
+	Epoch            uint64 `json:"epoch"`
+	LeaseMS          uint64 `json:"lease_ms"` // left when sent
+	Task             Task   `json:"task"`
+	ConcurrencyToken string `json:"concurrency_token,omitempty"`
+	OperationRoot    string `json:"operation_root"` // stable over manual retries (AMB-073)
+	Traceparent      string `json:"traceparent,omitempty"`
+}
+
+// Attempt names the attempt that a message acts on: the data of task.start,
+// task.resume and task.return.
+type Attempt struct {
+	AttemptID string `json:"attempt_id"`
+	Epoch     uint64 `json:"epoch"`
+}
+
+// Started confirms the right to execute now.
+type Started struct {
+	AttemptID       string `json:"attempt_id"`
+	Epoch           uint64 `json:"epoch"`
+	LeaseMS         uint64 `json:"lease_ms"`
+	TimeoutMS       uint64 `json:"timeout_ms"` // left of the attempt timeout; it is never renewed past
+	CancelRequested bool   `json:"cancel_requested,omitempty"`
+}
+
+// Resumed answers task.resume. Status is one of the Resume constants; with ResumeKeep
+// the rest is filled as in Started.
+type Resumed struct {
+	AttemptID       string `json:"attempt_id"`
+	Epoch           uint64 `json:"epoch"`
+	Status          string `json:"status"`
+	Running         bool   `json:"running,omitempty"` // Start had been confirmed
+	LeaseMS         uint64 `json:"lease_ms,omitempty"`
+	TimeoutMS       uint64 `json:"timeout_ms,omitempty"`
+	CancelRequested bool   `json:"cancel_requested,omitempty"`
+}
+
+// Answers of a resume.
+const (
+	ResumeKeep     = "keep"
+	ResumeLost     = "lost"
+	ResumeFinished = "finished"
+)
+
+// Renew extends the lease. Progress, at most MaxProgress bytes, is shown to people.
+type Renew struct {
+	AttemptID string `json:"attempt_id"`
+	Epoch     uint64 `json:"epoch"`
+	Progress  string `json:"progress,omitempty"`
+}
+
+// Renewed confirms a renewal.
+type Renewed struct {
+	AttemptID       string `json:"attempt_id"`
+	Epoch           uint64 `json:"epoch"`
+	LeaseMS         uint64 `json:"lease_ms"`
+	CancelRequested bool   `json:"cancel_requested,omitempty"`
+}
+
+// Outcomes a worker may report.
+const (
+	OutcomeSucceeded = "SUCCEEDED"
+	OutcomeFailed    = "FAILED"
+	OutcomeUnknown   = "UNKNOWN"
+	OutcomeCancelled = "CANCELLED"
+)
+
+// Finish ends an attempt. Receipt is the worker's identity of this result, 1 to 64
+// printable ASCII characters: the same receipt and content may be sent again.
+type Finish struct {
+	AttemptID string          `json:"attempt_id"`
+	Epoch     uint64          `json:"epoch"`
+	Receipt   string          `json:"receipt"`
+	Outcome   string          `json:"outcome"`
+	Retryable bool            `json:"retryable,omitempty"` // only with FAILED
+	Result    json.RawMessage `json:"result,omitempty"`    // only with SUCCEEDED, at most MaxResult
+	Error     string          `json:"error,omitempty"`     // at most MaxError
+}
+
+// Finished confirms a result. TaskState is the state of the task after it.
+type Finished struct {
+	AttemptID string `json:"attempt_id"`
+	Epoch     uint64 `json:"epoch"`
+	Status    string `json:"status"`
+	TaskState string `json:"task_state,omitempty"`
+}
+
+// Answers of a finish. Each of them ends the worker's duty to repeat it.
+const (
+	FinishRecorded = "recorded"         // the result decided the task, now or when it was first sent
+	FinishFinished = "already_finished" // another result had been recorded: kept as evidence
+	FinishExpired  = "lease_expired"    // the attempt had been ended by expiry: kept as evidence
+	FinishReplaced = "superseded"       // a later attempt exists: kept as evidence
+)
+
+// Returned confirms that an un-started assignment was handed back.
+type Returned struct {
+	AttemptID string `json:"attempt_id"`
+	Epoch     uint64 `json:"epoch"`
+}
+
+// Cancel tells that a cancel intent exists for a running attempt.
+type Cancel struct {
+	AttemptID string `json:"attempt_id"`
+	Epoch     uint64 `json:"epoch"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// ServerDraining asks the worker to connect elsewhere: the node stops.
+type ServerDraining struct {
+	RetryAfterMS uint64 `json:"retry_after_ms"`
+}
+
+// Codes of an Error beside those of the HTTP contract.
+const (
+	CodeLeaseExpired = "lease_expired" // the lease ended; execution is not authorised
+	CodeSuperseded   = "superseded"    // a later attempt of the task exists
+	CodeEnded        = "already_finished"
+)
+
+// Error refuses a message. AttemptID is set when it concerns an attempt.
+type Error struct {
+	Code      string `json:"code"`
+	Message   string `json:"message"`
+	AttemptID string `json:"attempt_id,omitempty"`
+}
