@@ -1,0 +1,129 @@
+package orbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// GetTask reads the present state of a task. A task that does not exist, lies in
+// another namespace or outside the credential's queues gives an [*APIError] with
+// CodeNotFound.
+func (c *Client) GetTask(ctx context.Context, id string) (Task, error) {
+	if !ValidID(id) {
+		return Task{}, invalid("task_id", "must be 32 lower-case hexadecimal characters")
+	}
+	var w wireTask
+	if err := c.get(ctx, "get task", submitPath+"/"+id, &w); err != nil {
+		return Task{}, err
+	}
+	if w.ID != id {
+		return Task{}, &UnknownOutcomeError{Act: "get task", Status: http.StatusOK, Err: errors.New("answer has another task")}
+	}
+	return w.task(), nil
+}
+
+// ListAttemptsRequest asks for one page of attempts.
+type ListAttemptsRequest struct {
+	Limit  int    // 1 to 100; 0 means the server's default of 20
+	Cursor string // NextCursor of the page before; empty for the first
+}
+
+// An AttemptPage is one page of attempts, the newest first.
+type AttemptPage struct {
+	Items      []Attempt `json:"items"`
+	NextCursor string    `json:"next_cursor,omitempty"` // empty on the last page
+}
+
+// ListAttempts reads the history of a task, one page at a time.
+func (c *Client) ListAttempts(ctx context.Context, taskID string, r ListAttemptsRequest) (AttemptPage, error) {
+	if !ValidID(taskID) {
+		return AttemptPage{}, invalid("task_id", "must be 32 lower-case hexadecimal characters")
+	}
+	query := url.Values{}
+	if r.Limit != 0 {
+		query.Set("limit", strconv.Itoa(r.Limit))
+	}
+	if r.Cursor != "" {
+		query.Set("cursor", r.Cursor)
+	}
+	path := submitPath + "/" + taskID + "/attempts"
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	var page AttemptPage
+	err := c.get(ctx, "list attempts", path, &page)
+	return page, err
+}
+
+// Capabilities are what a server says of itself and of the credential (API-032).
+type Capabilities struct {
+	Contract               string        `json:"contract"` // "orbit.task.v1"
+	Digests                []string      `json:"digests"`
+	IdempotencyRetentionMS uint64        `json:"idempotency_retention_ms"`
+	Batch                  BatchCapacity `json:"batch"`
+	WorkerProtocols        []string      `json:"worker_protocols"`
+	ApplicationID          string        `json:"application_id"`
+	NamespaceID            string        `json:"namespace_id"`
+	Permissions            []string      `json:"permissions"`
+}
+
+// BatchCapacity bounds one batch.
+type BatchCapacity struct {
+	MaxItems int `json:"max_items"`
+	MaxBytes int `json:"max_bytes"`
+}
+
+// ContractName is the contract that this package speaks.
+const ContractName = "orbit.task.v1"
+
+// Capabilities asks the server which contract it speaks and for which namespace
+// the credential stands. An answer of another contract is an error: whoever
+// answered is not the task server that was meant.
+func (c *Client) Capabilities(ctx context.Context) (Capabilities, error) {
+	var caps Capabilities
+	if err := c.get(ctx, "read capabilities", "/v1/capabilities", &caps); err != nil {
+		return Capabilities{}, err
+	}
+	if caps.Contract != ContractName || !ValidID(caps.NamespaceID) || !ValidID(caps.ApplicationID) {
+		err := fmt.Errorf("answer is not one of contract %s", ContractName)
+		return Capabilities{}, &UnknownOutcomeError{Act: "read capabilities", Status: http.StatusOK, Err: err}
+	}
+	return caps, nil
+}
+
+// get reads the data of a 200 into v.
+func (c *Client) get(ctx context.Context, act, path string, v any) error {
+	req, err := c.newRequest(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return fmt.Errorf("orbit: %s: %w", act, err)
+	}
+	r, err := c.exchange(req, maxBatchAnswer)
+	if err != nil {
+		return &UnknownOutcomeError{Act: act, Err: err}
+	}
+	data, refused, unreadable := r.open()
+	if data == nil {
+		return failed(act, r.status, refused, unreadable)
+	}
+	if err := readData(r.status, data, v); err != nil {
+		return &UnknownOutcomeError{Act: act, Status: r.status, Err: err}
+	}
+	return nil
+}
+
+func readData(status int, data jsontext.Value, v any) error {
+	if status != http.StatusOK {
+		return errors.New("HTTP status is not the one of a read")
+	}
+	if err := jsonv2.Unmarshal(data, v); err != nil {
+		return errors.New("data of the answer cannot be read")
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package orbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	submitPath = "/v1/tasks"
+	batchPath  = "/v1/tasks:batch"
+)
+
+// SubmitTask freezes r and sends it once under key. A nil error means that the
+// database has accepted the task, now or earlier under the same key. Errors are
+// [*InvalidArgumentError] (nothing was sent), [*APIError] (the server refused) or
+// [*UnknownOutcomeError] (it may have happened: repeat with the same key and
+// content).
+func (c *Client) SubmitTask(ctx context.Context, key string, r SubmitTaskRequest) (Accepted, error) {
+	body, s, err := r.Freeze()
+	if err != nil {
+		return Accepted{}, err
+	}
+	a, err := c.SubmitFrozen(ctx, key, body, "")
+	if err != nil {
+		return Accepted{}, err
+	}
+	return a.conclude("submit task", s)
+}
+
+// SubmitTasks sends up to 100 requests in one call, each under its own key. They
+// are independent: each has its own result, in order. The error is for the call as
+// a whole, as for [Client.SubmitTask]; then no item's outcome is known, unless it
+// is an [*InvalidArgumentError] (nothing was sent) or an [*APIError] (none was
+// accepted).
+func (c *Client) SubmitTasks(ctx context.Context, items []BatchItem) ([]BatchResult, error) {
+	const act = "submit tasks"
+	frozen, submissions, err := freezeAll(items)
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.submitBatch(ctx, frozen, false)
+	if err != nil {
+		return nil, err
+	}
+	if b.Items == nil {
+		return nil, failed(act, b.Status, b.Err, b.Unreadable)
+	}
+	results := make([]BatchResult, len(items))
+	for i := range results {
+		results[i].Accepted, results[i].Err = b.Items[i].conclude(act, submissions[i])
+	}
+	return results, nil
+}
+
+// SubmitFrozen sends body, which must come from [SubmitTaskRequest.Freeze], once
+// under key and reports what came back. Traceparent may be empty. The error is an
+// [*InvalidArgumentError] (nothing was sent) or an [*UnknownOutcomeError] (no
+// answer); every answer that has a status is an [Answer].
+func (c *Client) SubmitFrozen(ctx context.Context, key string, body []byte, traceparent string) (Answer, error) {
+	if err := (FrozenItem{Key: key, Body: body, Traceparent: traceparent}).validate(); err != nil {
+		return Answer{}, err
+	}
+	if len(body) > MaxBodyBytes {
+		return Answer{}, invalid("body", "must be at most 524288 bytes")
+	}
+	req, err := c.newRequest(ctx, http.MethodPost, submitPath, body)
+	if err != nil {
+		return Answer{}, fmt.Errorf("orbit: submit task: %w", err)
+	}
+	req.Header.Set(HeaderIdempotencyKey, key)
+	if traceparent != "" {
+		req.Header.Set(HeaderTraceparent, traceparent)
+	}
+	r, err := c.exchange(req, maxSingleAnswer)
+	if err != nil {
+		return Answer{}, &UnknownOutcomeError{Act: "submit task", Err: err}
+	}
+	return r.answer(), nil
+}
+
+// SubmitFrozenBatch sends up to 100 frozen requests in one body, built by splicing
+// their bytes, and reports what came back. Its error is as for
+// [Client.SubmitFrozen].
+func (c *Client) SubmitFrozenBatch(ctx context.Context, items []FrozenItem) (BatchAnswer, error) {
+	return c.submitBatch(ctx, items, c.cfg.MinimalBatchAnswers)
+}
+
+func (c *Client) submitBatch(ctx context.Context, items []FrozenItem, minimal bool) (BatchAnswer, error) {
+	body, err := batchBody(items)
+	if err != nil {
+		return BatchAnswer{}, err
+	}
+	req, err := c.newRequest(ctx, http.MethodPost, batchPath, body)
+	if err != nil {
+		return BatchAnswer{}, fmt.Errorf("orbit: submit tasks: %w", err)
+	}
+	if minimal {
+		req.Header.Set("Prefer", "return=minimal")
+	}
+	r, err := c.exchange(req, maxBatchAnswer)
+	if err != nil {
+		return BatchAnswer{}, &UnknownOutcomeError{Act: "submit tasks", Err: err}
+	}
+	return r.batchAnswer(len(items)), nil
+}
+
+// conclude turns facts into a receipt or an error. A receipt for something else
+// than was sent is no answer to it.
+func (a *Answer) conclude(act string, s Submission) (Accepted, error) {
+	if a.Accepted == nil {
+		return Accepted{}, failed(act, a.Status, a.Err, a.Unreadable)
+	}
+	if err := a.Accepted.matches(s); err != nil {
+		return Accepted{}, &UnknownOutcomeError{Act: act, Status: a.Status, Err: err}
+	}
+	return *a.Accepted, nil
+}
+
+// matches compares what the receipt echoes with what was sent.
+func (a *Accepted) matches(s Submission) error {
+	if a.Task.QueueID != s.Request.QueueID || a.Task.Handler != s.Request.Handler {
+		return errors.New("receipt names another queue or handler")
+	}
+	if a.ContentDigest == "" {
+		return nil
+	}
+	algorithm, d, err := ParseDigest(a.ContentDigest)
+	if err != nil {
+		return err
+	}
+	if algorithm == DigestAlgorithm && d != s.Digest {
+		return errors.New("receipt has the digest of other content")
+	}
+	return nil
+}
+
+// failed makes the error of an answer that is no success. A refusal stands for
+// itself; after a 5xx the outcome is unknown, even if Orbit says so itself.
+func failed(act string, status int, refused *APIError, unreadable error) error {
+	switch {
+	case refused == nil:
+		return &UnknownOutcomeError{Act: act, Status: status, Err: unreadable}
+	case status >= 500:
+		return &UnknownOutcomeError{Act: act, Status: status, Err: refused}
+	}
+	return refused
+}
+
+// answer reads the answer to a single submit.
+func (r *reply) answer() Answer {
+	a := Answer{
+		Status:        r.status,
+		RequestID:     r.requestID,
+		ContentDigest: r.header.Get(HeaderContentDigest),
+		Replayed:      r.header.Get(HeaderReplayed) == "true",
+	}
+	a.RetryAfter, a.HasRetryAfter = r.retryAfter()
+	var data jsontext.Value
+	data, a.Err, a.Unreadable = r.open()
+	if data != nil {
+		a.accept(data)
+	}
+	return a
+}
+
+// accept reads the data of a success into a.
+func (a *Answer) accept(data []byte) {
+	var w struct {
+		Deduplicated bool     `json:"deduplicated"`
+		Task         wireTask `json:"task"`
+	}
+	switch {
+	case a.Status != http.StatusOK && a.Status != http.StatusCreated:
+		a.Unreadable = errors.New("HTTP status is not one of a submit")
+	case jsonv2.Unmarshal(data, &w) != nil:
+		a.Unreadable = errors.New("data of the answer is not a receipt")
+	case !ValidID(w.Task.ID) || !ValidID(w.Task.QueueID) || w.Task.Handler == "":
+		a.Unreadable = errors.New("receipt lacks the id, queue or handler of its task")
+	default:
+		a.Accepted = &Accepted{
+			Deduplicated:  w.Deduplicated,
+			Task:          w.Task.task(),
+			RequestID:     a.RequestID,
+			ContentDigest: a.ContentDigest,
+			Replayed:      a.Replayed,
+		}
+	}
+}
+
+// wireItemAnswer is one element of data.items in the answer to a batch.
+type wireItemAnswer struct {
+	Status        int            `json:"status"`
+	ContentDigest string         `json:"content_digest"`
+	RetryAfter    *uint64        `json:"retry_after"`
+	Data          jsontext.Value `json:"data"`
+	Error         *errorBody     `json:"error"`
+}
+
+// batchAnswer reads the answer to a batch of n items.
+func (r *reply) batchAnswer(n int) BatchAnswer {
+	b := BatchAnswer{Status: r.status, RequestID: r.requestID}
+	b.RetryAfter, b.HasRetryAfter = r.retryAfter()
+	var data jsontext.Value
+	data, b.Err, b.Unreadable = r.open()
+	if data == nil {
+		return b
+	}
+	var w struct {
+		Items []jsontext.Value `json:"items"`
+	}
+	switch {
+	case b.Status != http.StatusOK:
+		b.Unreadable = errors.New("HTTP status is not the one of a batch")
+	case jsonv2.Unmarshal(data, &w) != nil:
+		b.Unreadable = errors.New("data of the answer is not a list of items")
+	case len(w.Items) != n:
+		b.Unreadable = errItemCount
+	default:
+		b.Items = make([]Answer, n)
+		for i, item := range w.Items {
+			b.Items[i] = itemAnswer(item, b.RequestID)
+		}
+	}
+	return b
+}
+
+func itemAnswer(item []byte, requestID string) Answer {
+	a := Answer{RequestID: requestID}
+	var w wireItemAnswer
+	if jsonv2.Unmarshal(item, &w) != nil {
+		a.Unreadable = errors.New("item of the answer cannot be read")
+		return a
+	}
+	a.Status, a.ContentDigest = w.Status, w.ContentDigest
+	if w.RetryAfter != nil {
+		a.RetryAfter, a.HasRetryAfter = retrySeconds(strconv.FormatUint(*w.RetryAfter, 10)), true
+	}
+	success := w.Status >= 200 && w.Status < 300
+	switch {
+	case success && w.Error == nil && w.Data.Kind() == '{':
+		a.accept(w.Data)
+		if a.Accepted != nil {
+			a.Replayed = a.Accepted.Deduplicated // API-031: a batch has no header per item
+			a.Accepted.Replayed = a.Replayed
+		}
+	case success || w.Error == nil || len(w.Data) > 0:
+		a.Unreadable = errNoEnvelope
+	default:
+		a.Err, a.Unreadable = w.Error.apiError(w.Status, requestID)
+		if a.Err != nil {
+			a.Err.RetryAfter, a.Err.HasRetryAfter = a.RetryAfter, a.HasRetryAfter
+		}
+	}
+	return a
+}
+
+func itemPath(i int) string { return "items[" + strconv.Itoa(i) + "]" }
