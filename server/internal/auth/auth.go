@@ -1,0 +1,184 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+)
+
+// An Error refuses a request for want of a valid credential (ERR-002). Any other
+// error of this package means that the credential could not be looked up.
+type Error struct {
+	Reason string // for people; holds nothing of the token
+}
+
+// Error returns the reason.
+func (e *Error) Error() string { return e.Reason }
+
+var (
+	errMissing  = &Error{"one Authorization header with a bearer token is required"}
+	errUnknown  = &Error{"the credential is not known"}
+	errExpired  = &Error{"the credential has expired"}
+	errRevoked  = &Error{"the credential has been revoked"}
+	errDisabled = &Error{"the application or namespace of the credential is disabled"}
+)
+
+// stateActive is the state of an application and of a namespace in use.
+const stateActive = 1
+
+// An Authenticator looks credentials up. It keeps nothing between requests and is safe
+// for concurrent use.
+type Authenticator struct {
+	db               *sqldb.DB
+	selectCredential string
+}
+
+// New returns an authenticator that reads db.
+func New(db *sqldb.DB) *Authenticator {
+	return &Authenticator{db: db, selectCredential: fmt.Sprintf(selectCredential, db.Dialect().Clock)}
+}
+
+// Authenticate tells who sends r. Its error is an [*Error] if the credential is
+// missing, malformed, unknown, expired, revoked, or belongs to a disabled application or
+// namespace.
+func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (Principal, error) {
+	token, err := bearer(r.Header)
+	if err != nil {
+		return Principal{}, err
+	}
+	id, secret, ok := parseToken(token)
+	if !ok {
+		return Principal{}, errUnknown
+	}
+	c, err := a.read(ctx, id)
+	if err != nil {
+		return Principal{}, err
+	}
+	// An unknown credential takes the same path: its digest is all zeros. What else is
+	// wrong with a credential is told only to who has its secret.
+	digest := secret.digest()
+	if subtle.ConstantTimeCompare(digest[:], c.digest[:]) != 1 {
+		return Principal{}, errUnknown
+	}
+	return a.principal(ctx, c)
+}
+
+// Refresh tells what a credential that was accepted before may do now: for connections
+// that outlive a request. Its errors are those of Authenticate.
+func (a *Authenticator) Refresh(ctx context.Context, credential sqldb.ID) (Principal, error) {
+	c, err := a.read(ctx, credential)
+	if err != nil {
+		return Principal{}, err
+	}
+	return a.principal(ctx, c)
+}
+
+// bearer returns the token of the only Authorization header (API-026); the scheme is
+// matched without case (API-034).
+func bearer(h http.Header) (string, error) {
+	values := h["Authorization"]
+	if len(values) != 1 {
+		return "", errMissing
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", errMissing
+	}
+	return strings.Trim(token, " "), nil
+}
+
+// A credential is a stored one, as it is now.
+type credential struct {
+	principal Principal
+	digest    [sha256.Size]byte
+	known     bool
+	expired   bool
+	revoked   bool
+	disabled  bool
+}
+
+// principal judges c, and reads its queues if it is restricted to some.
+func (a *Authenticator) principal(ctx context.Context, c credential) (Principal, error) {
+	switch {
+	case !c.known:
+		return Principal{}, errUnknown
+	case c.revoked:
+		return Principal{}, errRevoked
+	case c.expired:
+		return Principal{}, errExpired
+	case c.disabled:
+		return Principal{}, errDisabled
+	case c.principal.AllQueues:
+		return c.principal, nil
+	}
+	var err error
+	c.principal.Queues, err = a.queues(ctx, c.principal.Credential)
+	return c.principal, err
+}
+
+const selectCredential = `
+SELECT c.secret_digest, c.permissions, c.all_queues, c.expires_at, c.revoked_at,
+       n.id, n.state, a.id, a.state, %s
+FROM credential c
+JOIN namespace n ON n.id = c.namespace_id
+JOIN application a ON a.id = n.application_id
+WHERE c.id = ?`
+
+// read looks a credential up by its primary key. One that does not exist is a
+// credential that is not known.
+func (a *Authenticator) read(ctx context.Context, id sqldb.ID) (credential, error) {
+	var (
+		c                           = credential{principal: Principal{Credential: id}, known: true}
+		digest, permissions         []byte
+		expires, revoked            sql.NullInt64
+		namespaceState, application int
+		now                         int64
+	)
+	err := a.db.Read().QueryRowContext(ctx, a.selectCredential, id).Scan(
+		&digest, &permissions, &c.principal.AllQueues, &expires, &revoked,
+		&c.principal.Namespace, &namespaceState, &c.principal.Application, &application, &now)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return credential{}, nil
+	case err != nil:
+		return credential{}, fmt.Errorf("look up credential: %w", err)
+	}
+	copy(c.digest[:], digest)
+	c.principal.Permissions = parseColumn(permissions)
+	c.expired = expires.Valid && expires.Int64 <= now
+	c.revoked = revoked.Valid
+	c.disabled = namespaceState != stateActive || application != stateActive
+	return c, nil
+}
+
+const selectScope = `
+SELECT queue_id
+FROM credential_queue
+WHERE credential_id = ?`
+
+func (a *Authenticator) queues(ctx context.Context, id sqldb.ID) (map[sqldb.ID]struct{}, error) {
+	rows, err := a.db.Read().QueryContext(ctx, selectScope, id)
+	if err != nil {
+		return nil, fmt.Errorf("look up queues of credential: %w", err)
+	}
+	defer rows.Close()
+	queues := map[sqldb.ID]struct{}{}
+	for rows.Next() {
+		var queue sqldb.ID
+		if err := rows.Scan(&queue); err != nil {
+			return nil, fmt.Errorf("look up queues of credential: %w", err)
+		}
+		queues[queue] = struct{}{}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("look up queues of credential: %w", err)
+	}
+	return queues, nil
+}

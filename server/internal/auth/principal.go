@@ -1,0 +1,24 @@
+package auth
+
+import "github.com/orbitkit/orbit/internal/sqldb"
+
+// A Principal is who sends a request: an accepted credential and what it may do now.
+// The credential alone decides the namespace (API-004).
+type Principal struct {
+	Credential  sqldb.ID
+	Namespace   sqldb.ID
+	Application sqldb.ID
+	Permissions Permissions
+	AllQueues   bool                  // may use every queue of the namespace
+	Queues      map[sqldb.ID]struct{} // else these
+}
+
+// Can reports whether the credential has permission.
+func (p *Principal) Can(permission string) bool { return p.Permissions.Has(permission) }
+
+// MayUse reports whether queue lies in the credential's scope. With all queues in
+// scope that says nothing about whether the queue exists.
+func (p *Principal) MayUse(queue sqldb.ID) bool {
+	_, listed := p.Queues[queue]
+	return p.AllQueues || listed
+}
