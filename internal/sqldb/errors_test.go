@@ -1,0 +1,77 @@
+package sqldb_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	_ "modernc.org/sqlite"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+)
+
+func TestMySQLErrorsAreToldApartByCode(t *testing.T) {
+	tests := []struct {
+		err                           error
+		duplicate, transient, refused bool
+	}{
+		{&mysql.MySQLError{Number: 1062}, true, false, true},
+		{&mysql.MySQLError{Number: 1213}, false, true, true},
+		{&mysql.MySQLError{Number: 1205}, false, true, true},
+		{&mysql.MySQLError{Number: 1020}, false, true, true},
+		{&mysql.MySQLError{Number: 1146}, false, false, true},
+		{fmt.Errorf("insert task: %w", &mysql.MySQLError{Number: 1062}), true, false, true},
+		{errors.Join(io.EOF, &mysql.MySQLError{Number: 1213}), false, true, true},
+		{mysql.ErrInvalidConn, false, false, false},
+		{driver.ErrBadConn, false, false, false},
+		{errors.New("Error 1062 (23000): Duplicate entry"), false, false, false}, // text proves nothing
+		{nil, false, false, false},
+	}
+	for _, tt := range tests {
+		d := sqldb.MySQL
+		if d.Duplicate(tt.err) != tt.duplicate || d.Transient(tt.err) != tt.transient || d.Refused(tt.err) != tt.refused {
+			t.Errorf("%v: duplicate %v transient %v refused %v, want %v %v %v", tt.err,
+				d.Duplicate(tt.err), d.Transient(tt.err), d.Refused(tt.err), tt.duplicate, tt.transient, tt.refused)
+		}
+	}
+}
+
+func TestSQLiteErrorsAreToldApartByCode(t *testing.T) {
+	db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/a.db?_pragma=busy_timeout(0)&_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ctx := context.Background()
+	mustExec(t, db, "CREATE TABLE a (id INTEGER PRIMARY KEY, b BLOB UNIQUE, c INTEGER NOT NULL DEFAULT 0)")
+	mustExec(t, db, "INSERT INTO a (id, b) VALUES (1, x'01')")
+
+	for _, q := range []string{"INSERT INTO a (id, b) VALUES (1, x'02')", "INSERT INTO a (id, b) VALUES (2, x'01')"} {
+		if _, err := db.ExecContext(ctx, q); !sqldb.SQLite.Duplicate(err) {
+			t.Errorf("%s: %v is not a duplicate", q, err)
+		}
+	}
+	if _, err := db.ExecContext(ctx, "UPDATE a SET c = NULL"); sqldb.SQLite.Duplicate(err) || !sqldb.SQLite.Refused(err) {
+		t.Errorf("NOT NULL violation: duplicate %v refused %v", sqldb.SQLite.Duplicate(err), sqldb.SQLite.Refused(err))
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := db.BeginTx(ctx, nil); !sqldb.SQLite.Transient(err) {
+		t.Errorf("second writer: %v is not transient", err)
+	}
+}
+
+func mustExec(t *testing.T, db sqldb.Querier, query string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(context.Background(), query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}

@@ -1,0 +1,253 @@
+package sqldb_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/internal/drivers"
+	"github.com/orbitkit/orbit/internal/sqldb"
+)
+
+const createCounter = "CREATE TABLE counter (id INTEGER PRIMARY KEY, n INTEGER NOT NULL)"
+
+func TestTxRollsBackOnAnyError(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		ctx := context.Background()
+		mustExec(t, db.Write(), createCounter)
+		boom := errors.New("boom")
+		err := db.Tx(ctx, func(tx *sqldb.Tx) error {
+			mustExec(t, tx, "INSERT INTO counter (id, n) VALUES (1, 1)")
+			return boom
+		})
+		if err != boom {
+			t.Fatalf("Tx = %v, want the function's own error", err)
+		}
+		if n := count(t, db.Write()); n != 0 {
+			t.Fatalf("%d rows after a rollback", n)
+		}
+	})
+}
+
+// Two rows, taken in opposite order by many writers: the engine ends deadlocks, the
+// runner repeats the whole function, and no update is lost.
+func TestTxRunsAgainAfterADeadlock(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		ctx := context.Background()
+		mustExec(t, db.Write(), createCounter)
+		mustExec(t, db.Write(), "INSERT INTO counter (id, n) VALUES (1, 0), (2, 0)")
+		var runs atomic.Int64
+		var wg sync.WaitGroup
+		const writers, each = 8, 20
+		for w := range writers {
+			wg.Go(func() {
+				for range each {
+					first, second := 1+w%2, 2-w%2
+					err := db.Tx(ctx, func(tx *sqldb.Tx) error {
+						runs.Add(1)
+						for _, id := range []int{first, second} {
+							if _, err := tx.ExecContext(ctx, "UPDATE counter SET n = n + 1 WHERE id = ?", id); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+					if err != nil {
+						t.Errorf("Tx = %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		var sum int
+		if err := db.Write().QueryRowContext(ctx, "SELECT SUM(n) FROM counter").Scan(&sum); err != nil || sum != 2*writers*each {
+			t.Fatalf("sum %d, %v, want %d", sum, err, 2*writers*each)
+		}
+		if db.Engine != "sqlite" && runs.Load() == writers*each {
+			t.Fatal("no transaction ran twice: the deadlock never happened")
+		}
+	})
+}
+
+func TestClockIsTheDatabasesAndInMicroseconds(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		ctx := context.Background()
+		var first, second int64
+		err := db.Tx(ctx, func(tx *sqldb.Tx) (err error) {
+			if first, err = tx.Now(ctx); err != nil {
+				return err
+			}
+			second, err = tx.Now(ctx)
+			return err
+		})
+		if err != nil || first != second {
+			t.Fatalf("clock of one transaction: %d, %d, %v", first, second, err)
+		}
+		year := sqldb.Time(first).Year()
+		if year < 2020 || year > 2200 {
+			t.Fatalf("clock says year %d", year)
+		}
+	})
+}
+
+func TestOwnTransactionsRunAtReadCommitted(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Engine == "sqlite" {
+			t.Skip("SQLite has one writer; isolation levels do not apply")
+		}
+		ctx := context.Background()
+		mustExec(t, db.Write(), createCounter)
+		err := db.Tx(ctx, func(tx *sqldb.Tx) error {
+			if n := count(t, tx); n != 0 {
+				t.Errorf("%d rows at first", n)
+			}
+			mustExec(t, db.Write(), "INSERT INTO counter (id, n) VALUES (1, 1)") // another connection
+			if n := count(t, tx); n != 1 {
+				t.Errorf("%d rows after another's commit, want 1: the snapshot is not per statement", n)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The answer to COMMIT is swallowed and the connection cut: the transaction is in
+// force, yet the client cannot know (ERR-017).
+func TestLostCommitAnswerIsUnknownAndResolvedByIdentity(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Engine == "sqlite" {
+			t.Skip("no connection to cut: SQLite runs in the process")
+		}
+		ctx := context.Background()
+		mustExec(t, db.Write(), createCounter)
+		cut := startCommitCutter(t, db.Address)
+		through, err := drivers.Open(ctx, cut.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer through.Close()
+
+		insert := func(id int) func(*sqldb.Tx) error {
+			return func(tx *sqldb.Tx) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO counter (id, n) VALUES (?, 0)", id)
+				return err
+			}
+		}
+		cut.armed.Store(true)
+		if err := through.Tx(ctx, insert(1)); !errors.Is(err, sqldb.ErrUnknownCommit) {
+			t.Fatalf("Tx = %v, want ErrUnknownCommit", err)
+		}
+		cut.armed.Store(true)
+		looked := 0
+		err = through.TxResolve(ctx, insert(2), func(ctx context.Context, q sqldb.Querier) (bool, error) {
+			looked++
+			var n int
+			err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM counter WHERE id = 2").Scan(&n)
+			return n == 1, err
+		})
+		if err != nil || looked != 1 {
+			t.Fatalf("TxResolve = %v after %d look-ups, want nil after 1", err, looked)
+		}
+		if cut.fired.Load() != 2 {
+			t.Fatalf("the fault fired %d times, want 2", cut.fired.Load())
+		}
+		if n := count(t, db.Write()); n != 2 {
+			t.Fatalf("%d rows, want 2", n)
+		}
+	})
+}
+
+func count(t *testing.T, q sqldb.Querier) (n int) {
+	t.Helper()
+	if err := q.QueryRowContext(context.Background(), "SELECT COUNT(*) FROM counter").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A commitCutter forwards a MySQL connection and, once armed, cuts it after the
+// server has answered the next COMMIT, without forwarding that answer.
+type commitCutter struct {
+	address string
+	armed   atomic.Bool
+	fired   atomic.Int64
+}
+
+func startCommitCutter(t *testing.T, address string) *commitCutter {
+	t.Helper()
+	cfg, err := mysql.ParseDSN(strings.TrimPrefix(address, "mysql:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, server := cfg.Net, cfg.Addr
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	cfg.Net, cfg.Addr = "tcp", ln.Addr().String()
+	c := &commitCutter{address: "mysql:" + cfg.FormatDSN()}
+	go func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go c.forward(client, network, server)
+		}
+	}()
+	return c
+}
+
+func (c *commitCutter) forward(client net.Conn, network, server string) {
+	defer client.Close()
+	upstream, err := net.Dial(network, server)
+	if err != nil {
+		return
+	}
+	defer upstream.Close()
+	var swallow atomic.Bool
+	go func() { // server to client
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := upstream.Read(buf)
+			if swallow.Load() { // this is the answer to COMMIT
+				c.fired.Add(1)
+				client.Close()
+				return
+			}
+			if n > 0 {
+				client.Write(buf[:n])
+			}
+			if err != nil {
+				client.Close()
+				return
+			}
+		}
+	}()
+	buf := make([]byte, 64<<10)
+	for { // client to server
+		n, err := client.Read(buf)
+		if n > 0 {
+			if strings.Contains(strings.ToUpper(string(buf[:n])), "COMMIT") && c.armed.CompareAndSwap(true, false) {
+				swallow.Store(true)
+			}
+			upstream.Write(buf[:n])
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+var _ sqldb.Querier = (*sql.Tx)(nil)
