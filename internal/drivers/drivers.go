@@ -1,0 +1,57 @@
+// Package drivers opens databases of Orbit's own by address. It is the one place that
+// imports database drivers, so that a program which embeds the outbox, the guard or the
+// worker carries only the driver that it chose itself.
+package drivers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+)
+
+// Open opens the database at address, in one of the forms
+//
+//	mysql:user:password@tcp(host:3306)/database
+//	sqlite:/path/to/file.db
+//
+// and proves that it can be reached. A SQLite file that does not exist is created with
+// mode 0600. Errors never show the password.
+func Open(ctx context.Context, address string) (*sqldb.DB, error) {
+	return open(ctx, address, false)
+}
+
+// OpenForMigration is Open for a runner of migrations: an answer may take as long as the
+// rebuild of a large table takes, so reads have no time limit unless the DSN sets one.
+func OpenForMigration(ctx context.Context, address string) (*sqldb.DB, error) {
+	return open(ctx, address, true)
+}
+
+func open(ctx context.Context, address string, patient bool) (*sqldb.DB, error) {
+	kind, rest, _ := strings.Cut(address, ":")
+	switch kind {
+	case "mysql":
+		return openMySQL(ctx, rest, patient)
+	case "sqlite":
+		return openSQLite(ctx, rest)
+	}
+	return nil, errors.New("database address must begin with mysql: or sqlite:")
+}
+
+// FromEnvironment returns the address that the environment names (CLI-004): get reads a
+// variable, databaseName is the variable that holds an address, dsnName the one that
+// holds a plain MySQL DSN. Exactly one of the two must be set.
+func FromEnvironment(get func(string) string, databaseName, dsnName string) (string, error) {
+	database, dsn := get(databaseName), get(dsnName)
+	switch {
+	case database != "" && dsn != "":
+		return "", fmt.Errorf("%s and %s are both set: set one of them", databaseName, dsnName)
+	case database != "":
+		return database, nil
+	case dsn != "":
+		return "mysql:" + dsn, nil
+	}
+	return "", fmt.Errorf("set %s to a MySQL DSN (user:password@tcp(host:3306)/database), or %s to mysql:<DSN> or sqlite:<path>", dsnName, databaseName)
+}

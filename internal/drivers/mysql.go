@@ -1,0 +1,216 @@
+package drivers
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+)
+
+const (
+	maxConnections = 32
+	// A connection is renewed before proxies and the server's wait_timeout cut it, and so
+	// that a failed-over primary is left behind soon.
+	maxLifetime = 3 * time.Minute
+
+	defaultDial  = 5 * time.Second
+	defaultWrite = 30 * time.Second
+	// Longer than innodb_lock_wait_timeout (50 s by default): a statement that waits for a
+	// lock gets the server's answer, not a cut connection.
+	defaultRead = 75 * time.Second
+)
+
+func openMySQL(ctx context.Context, dsn string, patient bool) (*sqldb.DB, error) {
+	cfg, err := mysqlConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("database address: %w", err)
+	}
+	if cfg.ReadTimeout == 0 && !patient {
+		cfg.ReadTimeout = defaultRead
+	}
+	inner, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("database address: %w", dsnError(err, dsn))
+	}
+	pool := sql.OpenDB(&connector{inner: inner})
+	pool.SetMaxOpenConns(maxConnections)
+	pool.SetMaxIdleConns(maxConnections)
+	pool.SetConnMaxLifetime(maxLifetime)
+	if err := checkServer(ctx, pool); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("database at %s: %w", cfg.Addr, conceal(err, cfg.Passwd))
+	}
+	return sqldb.New(sqldb.MySQL, pool, pool), nil
+}
+
+// mysqlConfig reads a DSN, refuses what would break Orbit's promises and fills defaults.
+func mysqlConfig(dsn string) (*mysql.Config, error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, dsnError(err, dsn)
+	}
+	if cfg.DBName == "" {
+		return nil, errors.New("the DSN names no database: want user:password@tcp(host:3306)/database")
+	}
+	if err := refuseFlags(cfg); err != nil {
+		return nil, err
+	}
+	cfg.InterpolateParams = true // one round trip instead of three; the driver refuses unsafe charsets
+	cfg.Loc = time.UTC
+	cfg.Logger = log.New(io.Discard, "", 0) // its lines would bypass the program's log
+	if cfg.Timeout == 0 {
+		cfg.Timeout = defaultDial
+	}
+	if cfg.WriteTimeout == 0 {
+		cfg.WriteTimeout = defaultWrite
+	}
+	return cfg, nil
+}
+
+func refuseFlags(cfg *mysql.Config) error {
+	flags := []struct {
+		name, why string
+		set       bool
+	}{
+		{"allowAllFiles", "a server could read any file of this machine", cfg.AllowAllFiles},
+		{"allowOldPasswords", "the password could be recovered from the network", cfg.AllowOldPasswords},
+		{"clientFoundRows", "Orbit counts changed rows", cfg.ClientFoundRows},
+		{"columnsWithAlias", "Orbit reads columns by their names", cfg.ColumnsWithAlias},
+		{"multiStatements", "Orbit sends one statement at a time", cfg.MultiStatements},
+		{"rejectReadOnly", "the driver would send statements again by itself", cfg.RejectReadOnly},
+	}
+	for _, f := range flags {
+		if f.set {
+			return fmt.Errorf("the DSN must not set %s: %s", f.name, f.why)
+		}
+	}
+	for _, variable := range []string{"transaction_isolation", "tx_isolation", "sql_mode", "time_zone", "autocommit"} {
+		if _, set := cfg.Params[variable]; set {
+			return fmt.Errorf("the DSN must not set %s: Orbit sets it for each connection", variable)
+		}
+	}
+	return nil
+}
+
+// driverParameters are the parameters whose values the driver checks.
+var driverParameters = []string{
+	"allowAllFiles", "allowCleartextPasswords", "allowFallbackToPlaintext", "allowNativePasswords",
+	"allowOldPasswords", "checkConnLiveness", "clientFoundRows", "columnsWithAlias", "compress",
+	"connectionAttributes", "interpolateParams", "loc", "maxAllowedPacket", "multiStatements",
+	"parseTime", "readTimeout", "rejectReadOnly", "serverPubKey", "strict", "timeTruncate",
+	"timeout", "tls", "writeTimeout",
+}
+
+// dsnError says what is wrong with a DSN in words that cannot hold a part of it: the
+// driver quotes what it could not read, and in a DSN with a slip that may be the password.
+func dsnError(err error, dsn string) error {
+	if strings.HasPrefix(err.Error(), "invalid DSN: ") { // the driver's fixed texts
+		return err
+	}
+	_, query, _ := strings.Cut(dsn[strings.LastIndexByte(dsn, '/')+1:], "?")
+	for _, parameter := range strings.Split(query, "&") {
+		name, value, _ := strings.Cut(parameter, "=")
+		for _, known := range driverParameters {
+			if _, err := mysql.ParseDSN("/?" + known + "=" + value); name == known && err != nil {
+				return fmt.Errorf("the value of the DSN's parameter %s is not valid", known)
+			}
+		}
+	}
+	return errors.New("the DSN is not of the form user:password@tcp(host:3306)/database")
+}
+
+// conceal returns err without the password, should the server or the driver quote it.
+func conceal(err error, password string) error {
+	if password == "" || !strings.Contains(err.Error(), password) {
+		return err
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), password, "***"))
+}
+
+// A connector prepares every new connection for Orbit.
+type connector struct {
+	inner driver.Connector
+}
+
+// MySQL has transaction_isolation, MariaDB before 11.1 only tx_isolation; each server
+// reads the comment that is written for it. So one round trip does for both.
+const setSession = `SET SESSION /*!80000 transaction_isolation */ /*M!100000 tx_isolation */ = 'READ-COMMITTED',
+ SESSION sql_mode = 'STRICT_TRANS_TABLES,STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
+ SESSION time_zone = '+00:00'`
+
+// Connect implements [driver.Connector].
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.inner.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, setSession, nil); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("set isolation level, sql mode and time zone: %w", err)
+	}
+	return conn, nil
+}
+
+// Driver implements [driver.Connector].
+func (c *connector) Driver() driver.Driver { return c.inner.Driver() }
+
+// checkServer refuses servers older than Orbit's SQL (AMB-059).
+func checkServer(ctx context.Context, pool *sql.DB) error {
+	var version string
+	if err := pool.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return err
+	}
+	product, oldest := "MySQL", release{8, 0, 16}
+	if strings.Contains(strings.ToLower(version), "mariadb") {
+		product, oldest = "MariaDB", release{10, 6, 0}
+	}
+	found, ok := parseRelease(version)
+	if !ok {
+		return fmt.Errorf("server version %q is not understood", version)
+	}
+	if found.before(oldest) {
+		return fmt.Errorf("%s %s is too old: Orbit needs %s or newer", product, found, oldest)
+	}
+	return nil
+}
+
+type release [3]int
+
+func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r[0], r[1], r[2]) }
+
+func (r release) before(other release) bool {
+	for i := range r {
+		if r[i] != other[i] {
+			return r[i] < other[i]
+		}
+	}
+	return false
+}
+
+var leadingRelease = regexp.MustCompile(`^(?:5\.5\.5-)?([0-9]+)\.([0-9]+)\.([0-9]+)`) // MariaDB may pose as 5.5.5
+
+func parseRelease(version string) (r release, ok bool) {
+	m := leadingRelease.FindStringSubmatch(version)
+	if m == nil {
+		return r, false
+	}
+	for i := range r {
+		n, err := strconv.Atoi(m[i+1])
+		if err != nil {
+			return r, false
+		}
+		r[i] = n
+	}
+	return r, true
+}
