@@ -239,7 +239,7 @@ func (c *commitCutter) forward(client net.Conn, network, server string) {
 	for { // client to server
 		n, err := client.Read(buf)
 		if n > 0 {
-			if strings.Contains(strings.ToUpper(string(buf[:n])), "COMMIT") && c.armed.CompareAndSwap(true, false) {
+			if strings.HasSuffix(string(buf[:n]), "\x03COMMIT") && c.armed.CompareAndSwap(true, false) {
 				swallow.Store(true)
 			}
 			upstream.Write(buf[:n])
