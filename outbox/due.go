@@ -1,0 +1,164 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+)
+
+// A Lane is a lane with rows to be sent.
+type Lane struct {
+	ID      int64
+	Target  string
+	QueueID string
+	Wait    time.Duration // until its first row is due, by the database's clock; not positive if one is due now
+}
+
+// A Cursor is a place in the due rows of a lane. The zero Cursor is before the first.
+type Cursor struct {
+	dueAt, seq int64
+}
+
+// A Due is a row that may be sent, as its index entry tells.
+type Due struct {
+	Seq   int64
+	Size  int // bytes of its request
+	dueAt int64
+}
+
+// Cursor returns the place of the row, to read on after it.
+func (d Due) Cursor() Cursor { return Cursor{dueAt: d.dueAt, seq: d.Seq} }
+
+// DueAt returns since when the row may be sent.
+func (d Due) DueAt() time.Time { return sqldb.Time(d.dueAt) }
+
+const (
+	nextShard = `
+SELECT shard
+FROM orbit_outbox
+WHERE state = 1 AND shard >= ?
+ORDER BY shard
+LIMIT 1`
+
+	ledShards = `
+SELECT shard
+FROM orbit_outbox_lease
+ORDER BY shard`
+)
+
+// Shards returns, in ascending order, every shard that a relay has to lead: those that
+// have ever been led and those with rows to be sent. It costs one index look-up a
+// shard.
+func (s *Store) Shards(ctx context.Context) ([]int, error) {
+	shards, err := readAll(ctx, s.db.Read(), func(rows *sql.Rows) (n int, err error) {
+		return n, rows.Scan(&n)
+	}, ledShards)
+	if err != nil {
+		return nil, failed(s.dialect, "list shards", err)
+	}
+	for next := 0; ; next++ {
+		err := s.db.Read().QueryRowContext(ctx, nextShard, int64(next)).Scan(&next)
+		if errors.Is(err, sql.ErrNoRows) {
+			slices.Sort(shards)
+			return slices.Compact(shards), nil
+		}
+		if err != nil {
+			return nil, failed(s.dialect, "list shards", err)
+		}
+		shards = append(shards, next)
+	}
+}
+
+const nextLane = `
+SELECT lane, target, queue_id, due_at - `
+
+const nextLaneFrom = `
+FROM orbit_outbox
+WHERE state = 1 AND shard = ? AND lane >= ?
+ORDER BY lane, due_at, seq
+LIMIT 1`
+
+// Lanes returns the lanes of a shard that have rows to be sent, due or not. It costs
+// one index look-up a lane, and one more: a single one for a shard without work.
+func (s *Store) Lanes(ctx context.Context, shard int) ([]Lane, error) {
+	query := nextLane + s.dialect.Clock + nextLaneFrom
+	var lanes []Lane
+	for from := int64(math.MinInt64); ; {
+		var l Lane
+		var target []byte
+		var queue sqldb.ID
+		var wait int64
+		err := s.db.Read().QueryRowContext(ctx, query, int64(shard), from).Scan(&l.ID, &target, &queue, &wait)
+		if errors.Is(err, sql.ErrNoRows) {
+			return lanes, nil
+		}
+		if err != nil {
+			return nil, failed(s.dialect, "list lanes", err)
+		}
+		l.Target, l.QueueID, l.Wait = string(target), textID(queue), micros(wait)
+		lanes = append(lanes, l)
+		if l.ID == math.MaxInt64 {
+			return lanes, nil
+		}
+		from = l.ID + 1
+	}
+}
+
+const readDue = `
+SELECT seq, size, due_at
+FROM orbit_outbox
+WHERE state = 1 AND shard = ? AND lane = ? AND due_at <= `
+
+const readDueAfter = `
+  AND due_at >= ? AND (due_at > ? OR (due_at = ? AND seq > ?))
+ORDER BY due_at, seq
+LIMIT ?`
+
+// ReadDue returns at most limit rows of a lane that are due, in the order of their
+// index, after the given place. It reads the index only.
+//
+// A transaction may commit late and leave a row behind a place that was read: whoever
+// reads on by cursor has to begin again at the zero Cursor when it reaches the end and
+// at the latest every second.
+func (s *Store) ReadDue(ctx context.Context, shard int, lane int64, after Cursor, limit int) ([]Due, error) {
+	due, err := readAll(ctx, s.db.Read(), func(rows *sql.Rows) (d Due, err error) {
+		return d, rows.Scan(&d.Seq, &d.Size, &d.dueAt)
+	}, readDue+s.dialect.Clock+readDueAfter, int64(shard), lane, after.dueAt, after.dueAt, after.dueAt, after.seq, limit)
+	if err != nil {
+		return nil, failed(s.dialect, "read due rows", err)
+	}
+	return due, nil
+}
+
+// readAll scans every row of a query.
+func readAll[T any](ctx context.Context, q rowsQuerier, scan func(*sql.Rows) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, rows.Err()
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// textID returns an id in its text form, empty for none.
+func textID(id sqldb.ID) string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.String()
+}

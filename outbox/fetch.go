@@ -1,0 +1,117 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/sqldb"
+)
+
+// MaxRows is how many rows one call of Fetch and of the settling methods takes.
+const MaxRows = 1000
+
+const selectRow = `
+SELECT seq, operation, shard, lane, size, target, idempotency_key, queue_id, handler,
+  request, request_sha256, content_algorithm, content_digest, traceparent, created_at, not_before, not_after,
+  state, due_at, window_from, attempts, outcome, outcome_unknown,
+  answer_status, answer_code, answer_message, answer_digest, answer_request_id,
+  task_id, deduplicated, accepted_at, settled_at, `
+
+// Fetch returns those of the rows that are still Pending, in ascending order of seq.
+// The caller chooses rows whose sizes fit its memory. At most 1000 rows.
+func (s *Store) Fetch(ctx context.Context, seqs []int64) ([]Row, error) {
+	if len(seqs) == 0 {
+		return nil, nil
+	}
+	if err := checkCount(len(seqs)); err != nil {
+		return nil, err
+	}
+	query := selectRow + s.dialect.Clock + `
+FROM orbit_outbox
+WHERE seq IN ` + sqldb.Placeholders(len(seqs)) + ` AND state = 1
+ORDER BY seq`
+	rows, err := readAll(ctx, s.db.Read(), scanRows, query, seqArgs(nil, seqs)...)
+	if err != nil {
+		return nil, failed(s.dialect, "fetch rows", err)
+	}
+	return rows, nil
+}
+
+// Get returns one row in whatever state it is, or ErrNotFound.
+func (s *Store) Get(ctx context.Context, seq int64) (Row, error) {
+	query := selectRow + s.dialect.Clock + `
+FROM orbit_outbox
+WHERE seq = ?`
+	rows, err := readAll(ctx, s.db.Read(), scanRows, query, seq)
+	if err != nil {
+		return Row{}, failed(s.dialect, "read row", err)
+	}
+	if len(rows) == 0 {
+		return Row{}, fmt.Errorf("%w: %d", ErrNotFound, seq)
+	}
+	return rows[0], nil
+}
+
+func checkCount(n int) error {
+	if n > MaxRows {
+		return fmt.Errorf("outbox: %d rows at once, at most %d", n, MaxRows)
+	}
+	return nil
+}
+
+func seqArgs(args []any, seqs []int64) []any {
+	for _, seq := range seqs {
+		args = append(args, seq)
+	}
+	return args
+}
+
+// rawRow takes the columns whose type is not that of their field.
+type rawRow struct {
+	target, key, handler, sum, algorithm, digest, trace []byte
+	outcome, code, message, answered                    []byte
+	queue, requestID, task                              sqldb.ID
+	created, window, read                               int64
+	notBefore, notAfter, due, accepted, settled         sql.NullInt64
+}
+
+func scanRows(rows *sql.Rows) (Row, error) {
+	var r Row
+	var w rawRow
+	err := rows.Scan(&r.Seq, &r.Operation, &r.Shard, &r.Lane, &r.Size, &w.target, &w.key, &w.queue, &w.handler,
+		&r.Request, &w.sum, &w.algorithm, &w.digest, &w.trace, &w.created, &w.notBefore, &w.notAfter,
+		&r.State, &w.due, &w.window, &r.Attempts, &w.outcome, &r.Last.Unknown,
+		&r.Last.Status, &w.code, &w.message, &w.answered, &w.requestID,
+		&w.task, &r.Deduplicated, &w.accepted, &w.settled, &w.read)
+	if err != nil {
+		return Row{}, err
+	}
+	if len(w.sum) != len(r.RequestSHA256) || len(w.digest) != len(r.Digest) {
+		return Row{}, errors.New("digest column has the wrong length")
+	}
+	w.into(&r)
+	return r, nil
+}
+
+func (w *rawRow) into(r *Row) {
+	r.Target, r.Key, r.Handler = string(w.target), string(w.key), string(w.handler)
+	r.QueueID, r.TaskID = textID(w.queue), textID(w.task)
+	r.RequestSHA256, r.Digest = [32]byte(w.sum), orbit.Digest(w.digest)
+	r.Algorithm, r.Traceparent = string(w.algorithm), string(w.trace)
+	r.Last.Outcome, r.Last.Code, r.Last.Message = Outcome(w.outcome), string(w.code), string(w.message)
+	r.Last.Digest, r.Last.RequestID = string(w.answered), textID(w.requestID)
+	r.CreatedAt, r.WindowFrom, r.ReadAt = sqldb.Time(w.created), sqldb.Time(w.window), sqldb.Time(w.read)
+	r.NotBefore, r.NotAfter = nullTime(w.notBefore), nullTime(w.notAfter)
+	r.DueAt, r.AcceptedAt, r.SettledAt = nullTime(w.due), nullTime(w.accepted), nullTime(w.settled)
+}
+
+func nullTime(n sql.NullInt64) time.Time {
+	if !n.Valid {
+		return time.Time{}
+	}
+	return sqldb.Time(n.Int64)
+}

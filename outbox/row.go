@@ -1,0 +1,108 @@
+package outbox
+
+import (
+	"crypto/sha256"
+	"time"
+
+	"github.com/orbitkit/orbit"
+)
+
+// A State is the state of a row.
+type State int8
+
+// States of a row. A relay moves PENDING to one of the next three; an operator moves
+// BLOCKED to PENDING, and REJECTED or BLOCKED to DISCARDED. An accepted answer is a
+// fact and makes DELIVERED of any other state.
+const (
+	Pending   State = 1 // to be sent when due
+	Delivered State = 2 // accepted by the platform; says nothing about the business work
+	Rejected  State = 3 // refused for good, no task exists
+	Blocked   State = 4 // needs a person; a task may exist
+	Discarded State = 5 // closed by an operator
+)
+
+var stateNames = [...]string{"INVALID", "PENDING", "DELIVERED", "REJECTED", "BLOCKED", "DISCARDED"}
+
+// String returns the state's name in capitals.
+func (s State) String() string {
+	if s < 0 || int(s) >= len(stateNames) {
+		return stateNames[0]
+	}
+	return stateNames[s]
+}
+
+// An Outcome is the class of the last answer of a row, or of the lack of one.
+type Outcome string
+
+// Outcomes of a send. The empty outcome means that none is recorded.
+const (
+	OutcomeNone        Outcome = ""
+	OutcomeAccepted    Outcome = "accepted"     // task exists
+	OutcomeUnknown     Outcome = "unknown"      // may or may not have been accepted
+	OutcomeNotAccepted Outcome = "not_accepted" // certainly not, for now: 429
+	OutcomeRefused     Outcome = "refused"      // never will be: 400, 413, 415
+	OutcomeConflict    Outcome = "conflict"     // key used with other content
+	OutcomeMismatch    Outcome = "mismatch"     // accepted as something else
+	OutcomeNeedsPerson Outcome = "needs_person" // 403, 404, 409 STATE_CONFLICT
+	OutcomeTooOld      Outcome = "too_old"      // the key's retention ends
+	OutcomeExpired     Outcome = "expired"      // NotAfter has passed
+	OutcomeDamaged     Outcome = "damaged"      // stored bytes do not match their SHA-256
+)
+
+// An Answer is what a row keeps of the last answer. Its texts hold no payload and no
+// credential; what is too long is cut.
+type Answer struct {
+	Outcome Outcome
+	// Unknown marks the row: this send, or an earlier one that left no trace, may
+	// have been accepted. The mark stays until an exact answer to the key.
+	Unknown   bool
+	Status    int    // HTTP status, 0 without an answer
+	Code      string // error code, at most 64 bytes
+	Message   string // at most 1024 bytes
+	Digest    string // content digest that the server answered, if it differs; at most 128 bytes
+	RequestID string // 32 hexadecimal characters, or empty
+}
+
+// A Row is a frozen message and what is known of its delivery.
+type Row struct {
+	// Frozen when the message was enqueued.
+
+	Seq           int64
+	Operation     Operation
+	Shard         int
+	Lane          int64
+	Size          int // bytes of Request
+	Target        string
+	Key           string
+	QueueID       string // 32 hexadecimal characters
+	Handler       string
+	Request       []byte // every send carries exactly these bytes
+	RequestSHA256 [sha256.Size]byte
+	Algorithm     string // of Digest
+	Digest        orbit.Digest
+	Traceparent   string
+	CreatedAt     time.Time
+	NotBefore     time.Time // zero means none
+	NotAfter      time.Time // zero means none
+
+	// Delivery.
+
+	State        State
+	DueAt        time.Time // zero unless Pending
+	WindowFrom   time.Time // start of the time in which the server knows the key
+	Attempts     int       // sends that were recorded
+	Last         Answer    // Last.Unknown: some send may have been accepted
+	TaskID       string    // 32 hexadecimal characters; empty unless Delivered
+	Deduplicated bool
+	AcceptedAt   time.Time // by the platform's clock; zero unless Delivered
+	SettledAt    time.Time // when the row ceased to be Pending; zero while it is
+
+	// ReadAt is the database's time at which the row was read.
+	ReadAt time.Time
+}
+
+// Intact reports whether the stored request is what was frozen. A row that is not must
+// be blocked with [OutcomeDamaged] and never sent.
+func (r *Row) Intact() bool {
+	return len(r.Request) == r.Size && sha256.Sum256(r.Request) == r.RequestSHA256
+}

@@ -1,0 +1,188 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"time"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+)
+
+// A Delivery is the exact answer that a row was accepted.
+type Delivery struct {
+	Seq          int64
+	TaskID       string // 32 hexadecimal characters
+	Deduplicated bool   // an earlier send had been accepted
+	Status       int    // 200 or 201
+	RequestID    string // 32 hexadecimal characters
+	AcceptedAt   time.Time
+}
+
+// epochIs lets a statement change rows only while the lease's epoch is that of the
+// caller. The lock makes it wait for a change of leader that is under way, and a change
+// of leader wait for it.
+const epochIs = `
+  AND (SELECT epoch FROM orbit_outbox_lease WHERE shard = ?%s) = ?`
+
+const postponeRows = `
+UPDATE orbit_outbox
+SET due_at = %s + ?, attempts = attempts + 1,
+  outcome = ?, outcome_unknown = CASE WHEN ? = 1 THEN 1 ELSE outcome_unknown END,
+  answer_status = ?, answer_code = ?, answer_message = ?, answer_digest = ?, answer_request_id = ?
+WHERE seq IN %s AND state = 1`
+
+// Postpone makes rows due again after delay and counts an attempt. It returns how many
+// were changed; the others are no longer Pending. With ErrLeaseLost the caller no
+// longer leads the shard. At most 1000 rows.
+func (s *Store) Postpone(ctx context.Context, l Lease, seqs []int64, delay time.Duration, a Answer) (int, error) {
+	args, err := a.args([]any{max(delay, 0).Microseconds(), []byte(a.Outcome), flag(a.Unknown)})
+	if err != nil {
+		return 0, err
+	}
+	return s.settle(ctx, l, "postpone rows", postponeRows, seqs, args)
+}
+
+// closeRows takes the state to write for rows without and with the mark of an unknown
+// outcome. MySQL assigns from left to right, so the mark comes after what reads it.
+const closeRows = `
+UPDATE orbit_outbox
+SET state = CASE WHEN outcome_unknown = 1 THEN ? ELSE ? END, due_at = NULL, settled_at = %s,
+  attempts = attempts + ?, outcome = ?, outcome_unknown = CASE WHEN outcome_unknown = 1 THEN ? ELSE ? END,
+  answer_status = ?, answer_code = ?, answer_message = ?, answer_digest = ?, answer_request_id = ?
+WHERE seq IN %s AND state = 1`
+
+// Reject closes rows that the platform refused for good. A refusal answers only for
+// its own send: with a.Unknown, or if the row has the mark of an unknown send, the row
+// becomes Blocked and keeps the mark. Only [OutcomeConflict] answers for earlier sends
+// too. The results are those of Postpone.
+func (s *Store) Reject(ctx context.Context, l Lease, seqs []int64, a Answer) (int, error) {
+	marked, unmarked, keep := Blocked, Rejected, 1
+	switch {
+	case a.Outcome == OutcomeConflict:
+		marked, keep, a.Unknown = Rejected, 0, false
+	case a.Unknown:
+		unmarked = Blocked
+	}
+	return s.close(ctx, l, "reject rows", seqs, marked, unmarked, keep, a)
+}
+
+// Block hands rows to an operator, with their mark of an unknown send. The results are
+// those of Postpone.
+func (s *Store) Block(ctx context.Context, l Lease, seqs []int64, a Answer) (int, error) {
+	return s.close(ctx, l, "block rows", seqs, Blocked, Blocked, 1, a)
+}
+
+func (s *Store) close(ctx context.Context, l Lease, act string, seqs []int64, marked, unmarked State, keep int, a Answer) (int, error) {
+	args, err := a.args([]any{int64(marked), int64(unmarked), flag(a.Outcome.sent()), []byte(a.Outcome), keep, flag(a.Unknown)})
+	if err != nil {
+		return 0, err
+	}
+	return s.settle(ctx, l, act, closeRows, seqs, args)
+}
+
+// settle runs one statement, whole by itself. It writes each row that it matches, so
+// that the engine's count is the number of rows written, whether the connection counts
+// rows found or rows changed. Only a full count is a verdict; else the lease is read.
+func (s *Store) settle(ctx context.Context, l Lease, act, update string, seqs []int64, args []any) (int, error) {
+	if len(seqs) == 0 {
+		return 0, nil
+	}
+	if err := checkCount(len(seqs)); err != nil {
+		return 0, err
+	}
+	query := fmt.Sprintf(update, s.dialect.Clock, sqldb.Placeholders(len(seqs))) + s.epochIs
+	args = append(seqArgs(args, seqs), l.Shard, l.Epoch)
+	n, err := s.exec(ctx, query, args)
+	if err != nil {
+		return 0, failed(s.dialect, act, err)
+	}
+	if n >= len(seqs) {
+		return n, nil
+	}
+	return n, s.checkLease(ctx, s.db.Write(), l, "")
+}
+
+func (s *Store) exec(ctx context.Context, query string, args []any) (int, error) {
+	result, err := s.db.Write().ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+const (
+	deliverRows = `
+UPDATE orbit_outbox
+SET state = 2, due_at = NULL, settled_at = %s, attempts = attempts + 1, outcome = ?, outcome_unknown = 0,
+  answer_code = ?, answer_message = ?, answer_digest = ?,
+  answer_status = %s, answer_request_id = %s, task_id = %s, deduplicated = %s, accepted_at = %s
+WHERE seq IN %s AND state %s`
+
+	journalClosed = `
+INSERT INTO orbit_outbox_journal
+  (row_seq, action, operator, reason, state_before, state_after, outcome, outcome_unknown,
+   answer_status, answer_code, answer_message, answer_digest, answer_request_id, created_at)
+SELECT seq, ?, ?, ?, state, 2, outcome, outcome_unknown,
+   answer_status, answer_code, answer_message, answer_digest, answer_request_id, %s
+FROM orbit_outbox
+WHERE seq IN %s AND state IN (3, 4, 5)`
+
+	readDelivered = `
+SELECT seq, task_id
+FROM orbit_outbox
+WHERE state = 2 AND seq IN `
+)
+
+// Deliver records that rows were accepted. An exact accepted answer is a fact: it is
+// written over whatever an operator or an earlier answer has made of the row, and the
+// journal keeps what was there. It returns how many of the rows hold this fact now,
+// also if an earlier call with a lost answer has written it; the others are gone, or
+// were accepted as another task. With ErrLeaseLost the caller no longer leads the
+// shard. At most 1000 rows, each once.
+func (s *Store) Deliver(ctx context.Context, l Lease, rows []Delivery) (int, error) {
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	if err := checkCount(len(rows)); err != nil {
+		return 0, err
+	}
+	b, err := newDeliveries(rows)
+	if err != nil {
+		return 0, err
+	}
+	n, err := s.exec(ctx, b.query(s.dialect, "= 1")+s.epochIs, append(b.args(), l.Shard, l.Epoch))
+	if err != nil {
+		return 0, failed(s.dialect, "deliver rows", err)
+	}
+	if n >= len(rows) {
+		return n, nil
+	}
+	return s.deliverClosed(ctx, l, b)
+}
+
+// deliverClosed does the same where not every row was Pending.
+func (s *Store) deliverClosed(ctx context.Context, l Lease, b *deliveries) (n int, err error) {
+	err = s.db.Tx(ctx, func(tx *sqldb.Tx) error {
+		if err := s.checkLease(ctx, tx, l, s.dialect.Share); err != nil {
+			return err
+		}
+		in := sqldb.Placeholders(len(b.rows))
+		journal := fmt.Sprintf(journalClosed, s.dialect.Clock, in)
+		args := seqArgs([]any{[]byte("accepted"), []byte(l.Leader), []byte("an accepted answer is a fact")}, b.seqs)
+		if _, err := tx.ExecContext(ctx, journal, args...); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, b.query(s.dialect, "<> 2"), b.args()...); err != nil {
+			return err
+		}
+		n, err = b.countHeld(ctx, tx)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrLeaseLost) {
+		return 0, failed(s.dialect, "deliver rows", err)
+	}
+	return n, err
+}

@@ -1,0 +1,101 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// A Tx is the caller's transaction: a *sql.Tx, or what sqlx, GORM, ent and bun hand
+// out for one. It must also have QueryContext or QueryRowContext as database/sql
+// declares them; Enqueue needs one of them to read back after a duplicate.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+type rowsQuerier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// A Conn is a connection on which the caller runs a transaction by hand.
+type Conn interface {
+	Tx
+	rowsQuerier
+}
+
+// InTransaction says that conn, such as a *sql.Conn, is inside a transaction that the
+// caller has begun with a statement of its own. Nobody can check this: without BEGIN
+// the row is in force at once.
+func InTransaction(conn Conn) Tx { return manualTx{conn} }
+
+// manualTx hides every other method of the connection, BeginTx above all.
+type manualTx struct{ conn Conn }
+
+func (m manualTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return m.conn.ExecContext(ctx, query, args...)
+}
+
+func (m manualTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return m.conn.QueryContext(ctx, query, args...)
+}
+
+// checkTx refuses, before any I/O, what would write outside a transaction.
+func checkTx(tx Tx) error {
+	switch t := tx.(type) {
+	case nil:
+		return fmt.Errorf("%w: tx is nil", ErrNoTransaction)
+	case *sql.Tx:
+		if t == nil {
+			return fmt.Errorf("%w: tx is nil", ErrNoTransaction)
+		}
+		return nil
+	case manualTx:
+		if t.conn == nil {
+			return fmt.Errorf("%w: connection is nil", ErrNoTransaction)
+		}
+		return nil
+	}
+	// What database/sql's own pool and connection have. A transaction of an ORM may
+	// have a BeginTx too, which returns the ORM's type.
+	if _, is := tx.(interface {
+		BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
+	}); is {
+		return fmt.Errorf("%w: %T can begin one; pass the transaction, or use InTransaction", ErrNoTransaction, tx)
+	}
+	// Pools of ORMs embed *sql.DB and with it what only a pool has.
+	if _, is := tx.(interface{ Stats() sql.DBStats }); is {
+		return fmt.Errorf("%w: %T is a pool", ErrNoTransaction, tx)
+	}
+	_, rows := tx.(rowsQuerier)
+	_, row := tx.(rowQuerier)
+	if !rows && !row {
+		return fmt.Errorf("%w: %T has neither QueryContext nor QueryRowContext of database/sql", ErrNoTransaction, tx)
+	}
+	return nil
+}
+
+// scanRow reads the first row of a query; without one it returns sql.ErrNoRows.
+func scanRow(ctx context.Context, tx Tx, query string, args []any, dest ...any) error {
+	if q, is := tx.(rowQuerier); is {
+		return q.QueryRowContext(ctx, query, args...).Scan(dest...)
+	}
+	rows, err := tx.(rowsQuerier).QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		return sql.ErrNoRows
+	}
+	if err := rows.Scan(dest...); err != nil {
+		return err
+	}
+	return rows.Close()
+}
