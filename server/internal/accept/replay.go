@@ -1,0 +1,136 @@
+package accept
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/sqldb"
+)
+
+// A record is the stored identity of an accepted submit.
+type record struct {
+	task      sqldb.ID
+	algorithm []byte
+	content   []byte
+	receipt   Receipt
+}
+
+// replay settles the members that were accepted before, by another request or by an
+// earlier round whose commit was unknown, and returns the others.
+func (c *Committer) replay(ctx context.Context, q sqldb.Querier, members []*member) ([]*member, error) {
+	records, err := readRecords(ctx, q, members)
+	if err != nil || len(records) == 0 {
+		return members, err
+	}
+	if err := readPayloads(ctx, q, records, members); err != nil {
+		return members, err
+	}
+	var left []*member
+	var lanes []int64
+	for _, m := range members {
+		r, found := records[m.digest]
+		switch {
+		case !found:
+			left = append(left, m)
+		case !r.same(m):
+			m.settle(Outcome{Err: ErrConflict})
+		case !r.whole(m):
+			m.fail(fmt.Errorf("receipt of task %s is damaged", r.task))
+		default:
+			own := r.task == m.id
+			if own {
+				lanes = m.draft.appendLane(lanes)
+			}
+			m.settle(Outcome{Deduplicated: !own, Receipt: r.receipt})
+		}
+	}
+	c.wake(lanes)
+	return left, nil
+}
+
+// same reports whether the record is of the content that m carries.
+func (r *record) same(m *member) bool {
+	return string(r.algorithm) == orbit.DigestAlgorithm && bytes.Equal(r.content, m.Submission.Digest[:])
+}
+
+// whole reports whether the receipt can be given.
+func (r *record) whole(m *member) bool {
+	at, size := r.receipt.payloadAt, len(r.receipt.task)
+	return 0 < at && at < size && (m.Minimal || r.receipt.payload != nil)
+}
+
+const selectRecords = `
+SELECT digest, task_id, algorithm, content_digest, receipt, payload_at
+FROM idempotency
+WHERE digest IN `
+
+func readRecords(ctx context.Context, q sqldb.Querier, members []*member) (map[[32]byte]*record, error) {
+	args := make([]any, len(members))
+	for i, m := range members {
+		args[i] = m.digest[:]
+	}
+	rows, err := q.QueryContext(ctx, selectRecords+sqldb.Placeholders(len(args)), args...)
+	if err != nil {
+		return nil, fmt.Errorf("look up identities: %w", err)
+	}
+	defer rows.Close()
+	records := map[[32]byte]*record{}
+	for rows.Next() {
+		var digest []byte
+		r := &record{}
+		err := rows.Scan(&digest, &r.task, &r.algorithm, &r.content, &r.receipt.task, &r.receipt.payloadAt)
+		if err != nil {
+			return nil, fmt.Errorf("look up identities: %w", err)
+		}
+		records[[32]byte(digest)] = r
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("look up identities: %w", err)
+	}
+	return records, nil
+}
+
+const selectPayloads = `
+SELECT id, payload
+FROM task
+WHERE id IN `
+
+// readPayloads fills in the payloads of the receipts that will be shown: a receipt is
+// stored without a second copy of it.
+func readPayloads(ctx context.Context, q sqldb.Querier, records map[[32]byte]*record, members []*member) error {
+	shown := map[sqldb.ID]*record{}
+	var args []any
+	for _, m := range members {
+		r, found := records[m.digest]
+		if !found || m.Minimal || !r.same(m) {
+			continue
+		}
+		if shown[r.task] == nil {
+			shown[r.task] = r
+			args = append(args, r.task)
+		}
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	rows, err := q.QueryContext(ctx, selectPayloads+sqldb.Placeholders(len(args)), args...)
+	if err != nil {
+		return fmt.Errorf("read payloads of receipts: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id sqldb.ID
+		var payload sql.RawBytes
+		if err := rows.Scan(&id, &payload); err != nil {
+			return fmt.Errorf("read payloads of receipts: %w", err)
+		}
+		shown[id].receipt.payload = bytes.Clone(payload)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read payloads of receipts: %w", err)
+	}
+	return nil
+}

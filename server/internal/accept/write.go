@@ -1,0 +1,166 @@
+package accept
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/task"
+)
+
+// write makes the rows of members in one transaction. Members are in order of arrival, no
+// two with one identity. Locks are taken in the order of LIC-014: identities by digest,
+// resource keys by digest; tasks, events and audit rows are new.
+func write(ctx context.Context, tx *sqldb.Tx, members []*member) error {
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		m.draft = newDraft(m, now)
+	}
+	if err := insertIdentities(ctx, tx, members); err != nil {
+		return err
+	}
+	kept, err := refuse(ctx, tx, members)
+	if err != nil || len(kept) == 0 {
+		return err
+	}
+	if err := place(ctx, tx, kept); err != nil {
+		return err
+	}
+	if err := insertTasks(ctx, tx, kept); err != nil {
+		return err
+	}
+	if err := insertEvents(ctx, tx, kept); err != nil {
+		return err
+	}
+	return insertAudits(ctx, tx, kept)
+}
+
+const insertIdentity = `
+INSERT INTO idempotency (digest, namespace_id, operation, task_id, idempotency_key,
+	algorithm, content_digest, status, receipt, payload_at, created_at, retain_until)
+VALUES `
+
+// insertIdentities fails with a duplicate if another node has accepted one of the keys
+// since it was looked up; the row is committed by then and can be read.
+func insertIdentities(ctx context.Context, tx *sqldb.Tx, members []*member) error {
+	sorted := slices.SortedFunc(slices.Values(members), func(a, b *member) int {
+		return bytes.Compare(a.digest[:], b.digest[:])
+	})
+	const columns = 12
+	args := make([]any, 0, len(sorted)*columns)
+	for _, m := range sorted {
+		d := &m.draft
+		args = append(args, m.digest[:], m.Namespace, operationSubmit, m.id, []byte(m.Key),
+			[]byte(orbit.DigestAlgorithm), m.Submission.Digest[:], http.StatusCreated, d.stored, d.payloadAt,
+			d.now, d.now+orbit.IdempotencyRetention.Microseconds())
+	}
+	if _, err := tx.ExecContext(ctx, insertIdentity+sqldb.Rows(len(sorted), columns), args...); err != nil {
+		return fmt.Errorf("insert identities: %w", err)
+	}
+	return nil
+}
+
+const deleteIdentities = `
+DELETE FROM idempotency
+WHERE digest IN `
+
+// refuse holds members to the rules of the moment and takes back the identities of those
+// that break one. It returns the others. Quotas of queue and application are checked
+// here, after the times: a member over its quota is refused like one that is late.
+func refuse(ctx context.Context, tx *sqldb.Tx, members []*member) ([]*member, error) {
+	var kept []*member
+	var taken []any
+	for _, m := range members {
+		if m.draft.refused = m.Submission.CheckAt(sqldb.Time(m.draft.now)); m.draft.refused != nil {
+			taken = append(taken, m.digest[:])
+		} else {
+			kept = append(kept, m)
+		}
+	}
+	if len(taken) == 0 {
+		return kept, nil
+	}
+	if _, err := tx.ExecContext(ctx, deleteIdentities+sqldb.Placeholders(len(taken)), taken...); err != nil {
+		return nil, fmt.Errorf("take back identities: %w", err)
+	}
+	return kept, nil
+}
+
+const insertTask = `
+INSERT INTO task (id, namespace_id, queue_id, state, revision, handler, handler_version,
+	payload_version, payload, business_key, available_at, start_deadline_at, deadline_at,
+	task_timeout_ms, credential_id, created_at, updated_at, recovery_safety, max_attempts,
+	attempt_timeout_ms, initial_delay_ms, max_delay_ms, expire_at, concurrency_key,
+	concurrency_key_digest, priority, lane, dispatch_state, dispatch_lane, order_value, traceparent)
+VALUES `
+
+func insertTasks(ctx context.Context, tx *sqldb.Tx, members []*member) error {
+	const columns = 31
+	args := make([]any, 0, len(members)*columns)
+	for _, m := range members {
+		r, d := &m.Submission.Request, &m.draft
+		args = append(args, m.id, m.Namespace, m.Queue, task.Waiting, 1, []byte(r.Handler), []byte(r.HandlerVersion),
+			[]byte(r.PayloadVersion), []byte(r.Payload), []byte(r.BusinessKey), d.availableAt, d.startBy, d.deadlineAt,
+			int64(r.TaskTimeoutMS), m.Credential, d.now, d.now, recoverySafety(r), int64(r.Retry.MaxAttempts),
+			int64(r.Retry.AttemptTimeoutMS), int64(r.Retry.InitialDelayMS), int64(r.Retry.MaxDelayMS), d.expireAt(), []byte(r.ConcurrencyKey),
+			d.key, r.Priority, d.lane, d.dispatch, d.dispatchLane(), d.order, traceparent(m.Traceparent))
+	}
+	if _, err := tx.ExecContext(ctx, insertTask+sqldb.Rows(len(members), columns), args...); err != nil {
+		return fmt.Errorf("insert tasks: %w", err)
+	}
+	return nil
+}
+
+func recoverySafety(r *orbit.SubmitTaskRequest) int {
+	if r.RecoverySafety == orbit.RecoveryIdempotent {
+		return task.SafetyIdempotent
+	}
+	return task.SafetyReconcileOnly
+}
+
+// traceparent cuts what versions after 00 may append: a reader of this one looks at the
+// first 55 characters only.
+func traceparent(text string) []byte { return []byte(text[:min(len(text), 55)]) }
+
+func insertEvents(ctx context.Context, tx *sqldb.Tx, members []*member) error {
+	events := make([]task.Event, len(members))
+	for i, m := range members {
+		events[i] = task.Event{
+			Task: m.id, Revision: 1, Kind: task.EventAccepted, Credential: m.Credential, At: m.draft.now,
+		}
+	}
+	if err := task.InsertEvents(ctx, tx, events); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	return nil
+}
+
+// actionSubmit names a submit in the audit. The audit tells who, where and what kind, and
+// copies nothing of the business (SUB-063).
+const actionSubmit = "task.submit"
+
+const insertAudit = `
+INSERT INTO audit (namespace_id, credential_id, action, target_id, queue_id, handler,
+	handler_version, request_id, created_at)
+VALUES `
+
+func insertAudits(ctx context.Context, tx *sqldb.Tx, members []*member) error {
+	const columns = 9
+	args := make([]any, 0, len(members)*columns)
+	for _, m := range members {
+		r := &m.Submission.Request
+		args = append(args, m.Namespace, m.Credential, []byte(actionSubmit), m.id, m.Queue, []byte(r.Handler),
+			[]byte(r.HandlerVersion), m.Request, m.draft.now)
+	}
+	if _, err := tx.ExecContext(ctx, insertAudit+sqldb.Rows(len(members), columns), args...); err != nil {
+		return fmt.Errorf("insert audit rows: %w", err)
+	}
+	return nil
+}

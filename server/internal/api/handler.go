@@ -1,0 +1,159 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/accept"
+	"github.com/orbitkit/orbit/server/internal/auth"
+)
+
+const (
+	// requestTimeout bounds the work on one request after its body has been read.
+	requestTimeout = 30 * time.Second
+	// bodyBudget bounds the request bodies that are held at one time, in bytes.
+	bodyBudget = 64 << 20
+	// bodyPatience is how long a request waits for its part of the budget.
+	bodyPatience = 5 * time.Second
+)
+
+// Config holds the parts that the interface joins. All but Log are required.
+type Config struct {
+	DB        *sqldb.DB
+	Auth      *auth.Authenticator
+	Committer *accept.Committer
+	Worker    http.Handler                // takes the connections of workers
+	Ready     func(context.Context) error // tells why the node cannot serve; its text is shown
+	Log       *slog.Logger                // default: nothing is logged
+}
+
+// A Handler serves the HTTP interface. It is safe for concurrent use.
+type Handler struct {
+	cfg      Config
+	queues   *queueBook
+	bodies   *semaphore.Weighted
+	failures *failures
+	readies  readiness
+	draining atomic.Bool
+}
+
+// New returns the handler of one node.
+func New(cfg Config) *Handler {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Handler{
+		cfg:      cfg,
+		queues:   newQueueBook(cfg.DB),
+		bodies:   semaphore.NewWeighted(bodyBudget),
+		failures: newFailures(),
+		readies:  readiness{probe: cfg.Ready},
+	}
+}
+
+// Drain makes /readyz answer that the node goes away, so that balancers send new
+// requests elsewhere. Requests are still served.
+func (h *Handler) Drain() { h.draining.Store(true) }
+
+// A call is one request on its way to its answer.
+type call struct {
+	*Handler
+	w         http.ResponseWriter
+	r         *http.Request
+	id        sqldb.ID // of the request, made here: what the client sends is not adopted
+	principal auth.Principal
+	task      string // id in the path
+	answered  bool
+}
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{Handler: h, w: w, r: r, id: sqldb.NewID()}
+	w.Header().Set(orbit.HeaderRequestID, c.id.String())
+	defer c.recover()
+	if err := c.serve(); err != nil {
+		c.refuse(err)
+	}
+}
+
+// serve answers or returns why not.
+func (c *call) serve() error {
+	route, task, found := find(c.r)
+	if !found {
+		return errNoPath
+	}
+	c.task = task
+	serve, allowed := route.methods[c.r.Method]
+	if !allowed {
+		return route.notAllowed()
+	}
+	if !route.public {
+		if err := c.authenticate(); err != nil {
+			return err
+		}
+	}
+	return serve(c)
+}
+
+func (c *call) authenticate() error {
+	ctx, cancel := context.WithTimeout(c.r.Context(), requestTimeout)
+	defer cancel()
+	var refused *auth.Error
+	var err error
+	c.principal, err = c.cfg.Auth.Authenticate(ctx, c.r)
+	if errors.As(err, &refused) {
+		return c.unauthenticated(refused)
+	}
+	return err
+}
+
+// unauthenticated slows down who fails too often from one address (API-027).
+func (c *call) unauthenticated(refused *auth.Error) error {
+	e := &refusal{status: http.StatusUnauthorized, code: orbit.CodeUnauthenticated, message: refused.Reason}
+	if c.failures.tooMany(c.r.RemoteAddr) {
+		e.retryAfter = failureDelay
+		c.failures.delay(c.r.Context())
+	}
+	return e
+}
+
+// require refuses a credential that lacks permission.
+func (c *call) require(permission string) error {
+	if c.principal.Can(permission) {
+		return nil
+	}
+	return denied("the credential lacks the permission " + permission)
+}
+
+// recover turns a panic into 503: nobody knows how far the request got. The value of the
+// panic may hold anything and is not logged unless it is the runtime's own.
+func (c *call) recover() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	cause := fmt.Sprintf("%T", v)
+	if e, ok := v.(runtime.Error); ok {
+		cause = e.Error()
+	}
+	c.cfg.Log.ErrorContext(c.r.Context(), "request panicked",
+		"request_id", c.id, "cause", cause, "stack", string(debug.Stack()))
+	if c.answered {
+		panic(http.ErrAbortHandler) // half an answer is cut off
+	}
+	c.respondRefusal(errUnavailable)
+}
