@@ -1,0 +1,65 @@
+package resourceguard
+
+// Every statement names its row by the whole primary key. Keys are bound as bytes and
+// tokens as unsigned integers: text would be compared by a collation or as a double.
+const (
+	insertKey = `
+		INSERT INTO orbit_guard_key (namespace, resource_key, highest, attempt, raised_at)
+		VALUES (?, ?, ?, ?, 0)`
+
+	readKey = `
+		SELECT highest, attempt
+		FROM orbit_guard_key
+		WHERE namespace = ? AND resource_key = ?`
+
+	raiseKey = `
+		UPDATE orbit_guard_key
+		SET highest = ?, attempt = ?, raised_at = `
+
+	whereKey = `
+		WHERE namespace = ? AND resource_key = ?`
+
+	insertOperation = `
+		INSERT INTO orbit_guard_operation (namespace, resource_key, operation, digest, token, attempt, applied_at)
+		VALUES (?, ?, ?, ?, ?, ?, `
+
+	readOperation = `
+		SELECT digest, token, attempt, receipt, applied_at
+		FROM orbit_guard_operation
+		WHERE namespace = ? AND resource_key = ? AND operation = ?`
+
+	storeReceipt = `
+		UPDATE orbit_guard_operation
+		SET receipt = ?
+		WHERE namespace = ? AND resource_key = ? AND operation = ?`
+
+	deleteOperation = `
+		DELETE FROM orbit_guard_operation
+		WHERE namespace = ? AND resource_key = ? AND operation = ?`
+)
+
+// statements are the texts in which the engines differ.
+type statements struct {
+	makeKey         string // makes the key's row or leaves it as it is; locks it either way
+	lockKey         string
+	raiseKey        string
+	insertOperation string
+	returning       bool   // insertOperation answers a row if it inserted, instead of an error if not
+	repeated        string // reads an operation after a duplicate
+}
+
+func statementsFor(d *Dialect) statements {
+	s := statements{
+		makeKey:         insertKey + d.OnConflict([]string{"namespace", "resource_key"}),
+		lockKey:         readKey + d.ForUpdate,
+		raiseKey:        raiseKey + d.Clock + whereKey,
+		insertOperation: insertOperation + d.Clock + ")",
+		// A snapshot would not see a row that was committed after it was taken.
+		repeated: readOperation + d.Share,
+	}
+	if d == SQLite {
+		s.returning = true
+		s.insertOperation += d.OnConflict([]string{"namespace", "resource_key", "operation"}) + " RETURNING 1"
+	}
+	return s
+}

@@ -1,0 +1,230 @@
+package resourceguard_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/migrations"
+	"github.com/orbitkit/orbit/resourceguard"
+	"github.com/orbitkit/orbit/resourceguard/guardtest"
+)
+
+// A setting is one way in which an owner may open and use a database.
+type setting struct {
+	name      string
+	flags     map[string]string // of the DSN
+	isolation sql.IsolationLevel
+}
+
+// settings are those under which the verdicts must be the same (RG-006).
+func settings(engine string) []setting {
+	if engine == dbtest.SQLite {
+		return []setting{{name: "immediate"}}
+	}
+	var all []setting
+	for _, isolation := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
+		for _, found := range []string{"false", "true"} {
+			for _, interpolate := range []string{"false", "true"} {
+				all = append(all, setting{
+					name:      fmt.Sprintf("%s, clientFoundRows=%s, interpolateParams=%s", isolation, found, interpolate),
+					flags:     map[string]string{"clientFoundRows": found, "interpolateParams": interpolate},
+					isolation: isolation,
+				})
+			}
+		}
+	}
+	return all
+}
+
+// A store is a log in a database of the owner's, written through a guard.
+type store struct {
+	address string
+	engine  string
+	setting setting
+	db      *sql.DB
+	guard   *resourceguard.Guard
+	keeps   bool
+	retries *atomic.Int64 // writes that the database could not judge
+}
+
+// openLog gives the test a database with the guard's tables and the owner's log.
+func openLog(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	create := map[string]string{
+		"mysql": `CREATE TABLE log (seq BIGINT AUTO_INCREMENT PRIMARY KEY, namespace VARBINARY(1000) NOT NULL,
+			resource_key VARBINARY(1000) NOT NULL, token BIGINT UNSIGNED NOT NULL, operation VARBINARY(1000) NOT NULL)`,
+		"sqlite": `CREATE TABLE log (seq INTEGER PRIMARY KEY AUTOINCREMENT, namespace BLOB NOT NULL,
+			resource_key BLOB NOT NULL, token BLOB NOT NULL, operation BLOB NOT NULL)`,
+	}[db.Dialect().Name]
+	if _, err := db.Write().ExecContext(t.Context(), create); err != nil {
+		t.Fatalf("create the owner's log: %v", err)
+	}
+}
+
+// openStore opens the database as an owner would, who knows nothing of Orbit's pools.
+func openStore(t testing.TB, db *dbtest.DB, s setting, cfg resourceguard.Config) *store {
+	t.Helper()
+	guard, err := resourceguard.New(db.Dialect(), guardtest.Authorise, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := openPool(db.Address, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pool.Close() })
+	return &store{address: db.Address, engine: db.Engine, setting: s, db: pool, guard: guard, keeps: cfg.KeepRaise, retries: new(atomic.Int64)}
+}
+
+func openPool(address string, s setting) (*sql.DB, error) {
+	kind, rest, _ := strings.Cut(address, ":")
+	if kind == "sqlite" {
+		query := url.Values{"_pragma": {"busy_timeout(20000)", "journal_mode(WAL)"}, "_txlock": {"immediate"}}
+		if mode := s.flags["_txlock"]; mode != "" {
+			query.Set("_txlock", mode)
+		}
+		return sql.Open("sqlite", "file:"+rest+"?"+query.Encode())
+	}
+	cfg, err := mysql.ParseDSN(rest)
+	if err != nil {
+		return nil, err
+	}
+	cfg.ClientFoundRows = s.flags["clientFoundRows"] == "true"
+	cfg.InterpolateParams = s.flags["interpolateParams"] == "true"
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	pool := sql.OpenDB(connector)
+	pool.SetMaxIdleConns(8)
+	return pool, nil
+}
+
+func (s *store) begin(ctx context.Context) (*sql.Tx, error) {
+	return s.db.BeginTx(ctx, &sql.TxOptions{Isolation: s.setting.isolation})
+}
+
+// Apply is what an owner's write looks like.
+func (s *store) Apply(ctx context.Context, w resourceguard.Write, receipt []byte, end guardtest.End) (resourceguard.Result, error) {
+	tx, err := s.begin(ctx)
+	if err != nil {
+		return resourceguard.Result{}, s.counted(err)
+	}
+	defer tx.Rollback()
+	res, err := s.guard.Apply(ctx, tx, w, func(ctx context.Context, tx resourceguard.Tx) ([]byte, error) {
+		if err := s.append(ctx, tx, w); err != nil {
+			return nil, err
+		}
+		if end == guardtest.Refuse {
+			return nil, guardtest.ErrBusiness
+		}
+		return receipt, nil
+	})
+	switch {
+	case errors.Is(err, resourceguard.ErrRefused):
+		return res, errors.Join(err, tx.Commit())
+	case err != nil || end == guardtest.RollBack:
+		return res, s.counted(err)
+	}
+	return res, tx.Commit()
+}
+
+func (s *store) counted(err error) error {
+	if errors.Is(err, resourceguard.ErrRetryable) {
+		s.retries.Add(1)
+	}
+	return err
+}
+
+func (s *store) append(ctx context.Context, tx resourceguard.Tx, w resourceguard.Write) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO log (namespace, resource_key, token, operation) VALUES (?, ?, ?, ?)",
+		[]byte(w.Namespace), []byte(w.Key), s.dialect().Uint64(w.Token), []byte(w.Operation))
+	return err
+}
+
+func (s *store) dialect() *resourceguard.Dialect {
+	if s.engine == dbtest.SQLite {
+		return resourceguard.SQLite
+	}
+	return resourceguard.MySQL
+}
+
+// Log reads in the order of seq, which is that of the commits: seq is drawn while the
+// key's row is locked.
+func (s *store) Log(ctx context.Context, namespace, key string) ([]guardtest.Entry, error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT token, operation FROM log WHERE namespace = ? AND resource_key = ? ORDER BY seq", []byte(namespace), []byte(key))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var log []guardtest.Entry
+	for rows.Next() {
+		var e guardtest.Entry
+		if err := rows.Scan(s.dialect().ScanUint64(&e.Token), &e.Operation); err != nil {
+			return nil, err
+		}
+		log = append(log, e)
+	}
+	return log, rows.Err()
+}
+
+func (s *store) Raise(ctx context.Context, f resourceguard.Fence) error {
+	tx, err := s.begin(ctx)
+	if err != nil {
+		return s.counted(err)
+	}
+	defer tx.Rollback()
+	if err := s.guard.Raise(ctx, tx, f); err != nil {
+		return s.counted(err)
+	}
+	return tx.Commit()
+}
+
+func (s *store) Lookup(ctx context.Context, namespace, key, operation string) (resourceguard.Record, bool, error) {
+	return s.guard.Lookup(ctx, s.db, namespace, key, operation)
+}
+
+func (s *store) KeepsRaise() bool { return s.keeps }
+
+func (s *store) Reopen(context.Context) (guardtest.Store, error) {
+	pool, err := openPool(s.address, s.setting)
+	if err != nil {
+		return nil, err
+	}
+	other := *s
+	other.db = pool
+	return closing{&other}, nil
+}
+
+// A closing store closes its pool with it.
+type closing struct{ *store }
+
+func (c closing) Close() error { return c.db.Close() }
+
+// emptied is s without the rows of the clause before.
+func (s *store) emptied(ctx context.Context) (guardtest.Store, error) {
+	for _, table := range []string{"orbit_guard_key", "orbit_guard_operation", "log"} {
+		if _, err := s.db.ExecContext(ctx, "DELETE FROM "+table); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// onEngines runs f on each engine with a database that holds the guard's tables and
+// the owner's log.
+func onEngines(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		openLog(t, db)
+		f(t, db)
+	}, migrations.Guard)
+}
