@@ -37,7 +37,7 @@ func open(ctx context.Context, address string, patient bool) (*sqldb.DB, error) 
 	case "sqlite":
 		return openSQLite(ctx, rest)
 	}
-	return nil, errors.New("database address must begin with mysql: or sqlite:")
+	return nil, errors.New("database address must begin with \"mysql:\" or \"sqlite:\"")
 }
 
 // FromEnvironment returns the address that the environment names (CLI-004): get reads a

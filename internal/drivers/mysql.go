@@ -56,9 +56,12 @@ func openMySQL(ctx context.Context, dsn string, patient bool) (*sqldb.DB, error)
 
 // mysqlConfig reads a DSN, refuses what would break Orbit's promises and fills defaults.
 func mysqlConfig(dsn string) (*mysql.Config, error) {
-	cfg, err := mysql.ParseDSN(dsn)
+	cfg, err := parseDSN(dsn)
 	if err != nil {
 		return nil, dsnError(err, dsn)
+	}
+	if cfg.Net != "tcp" && cfg.Net != "tcp6" && cfg.Net != "unix" {
+		return nil, errors.New("the DSN's network must be tcp, tcp6 or unix: want user:password@tcp(host:3306)/database")
 	}
 	if cfg.DBName == "" {
 		return nil, errors.New("the DSN names no database: want user:password@tcp(host:3306)/database")
@@ -103,13 +106,24 @@ func refuseFlags(cfg *mysql.Config) error {
 	return nil
 }
 
+// parseDSN is the driver's parser, which panics on the long-gone parameter strict.
+func parseDSN(dsn string) (cfg *mysql.Config, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("parameter no longer supported")
+		}
+	}()
+	return mysql.ParseDSN(dsn)
+}
+
 // driverParameters are the parameters whose values the driver checks.
-var driverParameters = []string{
-	"allowAllFiles", "allowCleartextPasswords", "allowFallbackToPlaintext", "allowNativePasswords",
-	"allowOldPasswords", "checkConnLiveness", "clientFoundRows", "columnsWithAlias", "compress",
-	"connectionAttributes", "interpolateParams", "loc", "maxAllowedPacket", "multiStatements",
-	"parseTime", "readTimeout", "rejectReadOnly", "serverPubKey", "strict", "timeTruncate",
-	"timeout", "tls", "writeTimeout",
+var driverParameters = map[string]bool{
+	"allowAllFiles": true, "allowCleartextPasswords": true, "allowFallbackToPlaintext": true,
+	"allowNativePasswords": true, "allowOldPasswords": true, "checkConnLiveness": true,
+	"clientFoundRows": true, "columnsWithAlias": true, "compress": true, "connectionAttributes": true,
+	"interpolateParams": true, "loc": true, "maxAllowedPacket": true, "multiStatements": true,
+	"parseTime": true, "readTimeout": true, "rejectReadOnly": true, "serverPubKey": true,
+	"strict": true, "timeTruncate": true, "timeout": true, "tls": true, "writeTimeout": true,
 }
 
 // dsnError says what is wrong with a DSN in words that cannot hold a part of it: the
@@ -119,12 +133,10 @@ func dsnError(err error, dsn string) error {
 		return err
 	}
 	_, query, _ := strings.Cut(dsn[strings.LastIndexByte(dsn, '/')+1:], "?")
-	for _, parameter := range strings.Split(query, "&") {
-		name, value, _ := strings.Cut(parameter, "=")
-		for _, known := range driverParameters {
-			if _, err := mysql.ParseDSN("/?" + known + "=" + value); name == known && err != nil {
-				return fmt.Errorf("the value of the DSN's parameter %s is not valid", known)
-			}
+	for parameter := range strings.SplitSeq(query, "&") {
+		name, _, _ := strings.Cut(parameter, "=")
+		if _, err := parseDSN("/?" + parameter); err != nil && driverParameters[name] {
+			return fmt.Errorf("the value of the DSN's parameter %s is not valid", name)
 		}
 	}
 	return errors.New("the DSN is not of the form user:password@tcp(host:3306)/database")

@@ -1,0 +1,51 @@
+# What each target does: make help. Everything works from a fresh clone.
+
+GO          ?= go
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS     := -X github.com/orbitkit/orbit/internal/version.version=$(VERSION)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# Race tests of one package on three engines may take minutes on two cores.
+TIMEOUT     ?= 15m
+# How often make soak runs the quickstart on each engine.
+COUNT       ?= 20
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: fmt
+fmt: ## format all Go files
+	gofmt -w .
+
+.PHONY: vet
+vet: ## report suspicious code
+	$(GO) vet ./...
+
+.PHONY: lint
+lint: vet ## check formatting, vet and staticcheck
+	GO="$(GO)" STATICCHECK="$(STATICCHECK)" scripts/lint.sh
+
+.PHONY: build
+build: ## build the command-line programs into bin/
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: test
+test: vet ## run every test with -race on SQLite, a private MySQL and a private MariaDB
+	scripts/c-compiler.sh
+	scripts/test-mysql.sh $(GO) test -race -timeout $(TIMEOUT) ./...
+
+.PHONY: integration
+integration: ## run only the packages that test against databases, on all three engines
+	scripts/c-compiler.sh
+	scripts/test-mysql.sh $(GO) test -race -timeout $(TIMEOUT) $$(GO="$(GO)" scripts/database-packages.sh)
+
+.PHONY: bench
+bench: ## measure against hand-written floors and print ratios (takes minutes)
+	bench/run.sh
+
+.PHONY: soak
+soak: ## run the quickstart COUNT times on each engine, with -race
+	scripts/c-compiler.sh
+	scripts/test-mysql.sh env GO="$(GO)" scripts/soak.sh $(COUNT)

@@ -1,0 +1,179 @@
+#!/usr/bin/env bash
+# Runs a command against a private MySQL and a private MariaDB that live as long as it:
+#
+#   scripts/test-mysql.sh go test -race ./...
+#
+# Both servers listen on a free loopback port only, keep their data in a temporary folder
+# and know one random user. The command finds them in ORBIT_TEST_MYSQL_DSN and
+# ORBIT_TEST_MARIADB_DSN and must not skip them (ORBIT_TEST_ALL_ENGINES=1). At the end, also
+# after Ctrl-C, both are stopped by their process ids and the folder is removed. A server
+# whose variable is set already is used as it is.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+[[ $# -gt 0 ]] || { echo "usage: $0 command [argument ...]" >&2; exit 2; }
+
+servers=()
+command_pid=
+folder=
+
+stop_servers() {
+  local pid
+  ((${#servers[@]})) || return 0
+  kill -TERM "${servers[@]}" 2>/dev/null || true
+  for pid in "${servers[@]}"; do
+    for _ in {1..100}; do
+      kill -0 "$pid" 2>/dev/null || continue 2
+      sleep 0.1
+    done
+    kill -KILL "$pid" 2>/dev/null || true
+  done
+}
+
+clean_up() {
+  local code=$?
+  trap '' INT TERM HUP
+  [[ -z $command_pid ]] || kill -TERM -- "-$command_pid" 2>/dev/null || true
+  stop_servers
+  [[ -z $folder ]] || rm -rf "$folder"
+  exit "$code"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+random() { od -An -N"$1" -tx1 /dev/urandom | tr -d ' \n'; }
+
+# make_folder prefers memory: the data is worth nothing after the run.
+make_folder() {
+  local free
+  free=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 {print $4}') || true
+  if [[ -w /dev/shm && ${free:-0} -gt 3000000 ]]; then
+    folder=$(mktemp -d /dev/shm/orbit-test-servers.XXXXXX)
+  else
+    folder=$(mktemp -d "${TMPDIR:-/tmp}/orbit-test-servers.XXXXXX")
+  fi
+  chmod 700 "$folder"
+}
+
+free_port() {
+  local port
+  while :; do
+    port=$((20000 + RANDOM % 12000))
+    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
+  done
+}
+
+find_mariadb() {
+  local path
+  path=$(command -v mariadbd || command -v /usr/sbin/mariadbd || true)
+  [[ -n $path && -n $(command -v mariadb-install-db || true) ]]
+}
+
+need_mariadb() {
+  local sudo=()
+  find_mariadb && return
+  if command -v apt-get >/dev/null; then
+    [[ $(id -u) -eq 0 ]] || sudo=(sudo -n)
+    echo "test-mysql: installing mariadb-server-core" >&2
+    if "${sudo[@]}" apt-get -qq update >&2 &&
+      DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get -qq install -y --no-install-recommends mariadb-server-core >&2 </dev/null; then
+      find_mariadb && return
+    fi
+  fi
+  cat >&2 <<'TXT'
+test-mysql: no MariaDB server. Install MariaDB 10.6 or newer so that mariadbd and
+mariadb-install-db are in PATH (Debian, Ubuntu: apt-get install mariadb-server-core; macOS:
+brew install mariadb), or offer a running server on which databases may be created:
+ORBIT_TEST_MARIADB_DSN='user:password@tcp(127.0.0.1:3306)/'.
+TXT
+  exit 1
+}
+
+# start NAME PORT command...: starts a server on its data folder and waits until it
+# accepts; returns 1 if it ended instead, for instance as another process took the port.
+start() {
+  local name=$1 port=$2
+  shift 2
+  "$@" --datadir="$folder/$name" --port="$port" --bind-address=127.0.0.1 --skip-name-resolve \
+    --socket="$folder/$name.sock" --pid-file="$folder/$name.pid" --init-file="$folder/init.sql" \
+    --max-connections=1000 --innodb-buffer-pool-size=256M --innodb-flush-log-at-trx-commit=0 \
+    --innodb-doublewrite=0 --secure-file-priv="$folder" >"$folder/$name.log" 2>&1 </dev/null &
+  local pid=$!
+  for _ in {1..600}; do
+    kill -0 "$pid" 2>/dev/null || return 1
+    if grep -q 'ready for connections' "$folder/$name.log"; then
+      servers+=("$pid")
+      return 0
+    fi
+    sleep 0.1
+  done
+  kill -KILL "$pid" 2>/dev/null || true
+  return 1
+}
+
+# start_somewhere NAME command...: start on a free port; prints nothing, sets port.
+start_somewhere() {
+  local name=$1
+  shift
+  for _ in {1..5}; do
+    port=$(free_port)
+    if start "$name" "$port" "$@"; then return; fi
+  done
+  echo "test-mysql: $name does not start:" >&2
+  tail -n 20 "$folder/$name.log" >&2
+  exit 1
+}
+
+user=(); [[ $(id -u) -ne 0 ]] || user=(--user=root)
+
+run_mysql() {
+  local found words base=()
+  found=$("$here/mysql-server.sh") || exit 1
+  IFS=$'\t' read -r -a words <<<"${found%%$'\n'*}"
+  found=${found#*$'\n'}
+  if [[ -n $found ]]; then
+    base=(--basedir="$found" --lc-messages-dir="$found/share/mysql" --character-sets-dir="$found/share/mysql/charsets")
+  fi
+  words+=(--no-defaults "${user[@]}" "${base[@]}")
+  if ! "${words[@]}" --initialize-insecure --datadir="$folder/mysql" >"$folder/mysql.log" 2>&1; then
+    tail -n 20 "$folder/mysql.log" >&2
+    exit 1
+  fi
+  start_somewhere mysql "${words[@]}" --mysqlx=OFF --disable-log-bin
+  export ORBIT_TEST_MYSQL_DSN="orbit:$password@tcp(127.0.0.1:$port)/"
+}
+
+run_mariadb() {
+  need_mariadb
+  local server
+  server=$(command -v mariadbd || echo /usr/sbin/mariadbd)
+  if ! mariadb-install-db --no-defaults "${user[@]}" --datadir="$folder/mariadb" --auth-root-authentication-method=normal \
+    --skip-test-db >"$folder/mariadb.log" 2>&1; then
+    tail -n 20 "$folder/mariadb.log" >&2
+    exit 1
+  fi
+  start_somewhere mariadb "$server" --no-defaults "${user[@]}" --skip-log-bin
+  export ORBIT_TEST_MARIADB_DSN="orbit:$password@tcp(127.0.0.1:$port)/"
+}
+
+make_folder
+password=$(random 16)
+# root exists without a password after both initialisers: nobody shall use it.
+(umask 077 && cat >"$folder/init.sql" <<SQL
+CREATE USER IF NOT EXISTS 'orbit'@'127.0.0.1' IDENTIFIED BY '$password';
+GRANT ALL PRIVILEGES ON *.* TO 'orbit'@'127.0.0.1';
+ALTER USER 'root'@'localhost' IDENTIFIED BY '$(random 16)';
+SQL
+)
+[[ -n ${ORBIT_TEST_MYSQL_DSN:-} ]] || run_mysql
+[[ -n ${ORBIT_TEST_MARIADB_DSN:-} ]] || run_mariadb
+export ORBIT_TEST_ALL_ENGINES=1
+
+set -m # a process group of its own, so that it can be stopped whole
+"$@" </dev/null &
+command_pid=$!
+set +m
+code=0
+wait "$command_pid" || code=$?
+command_pid=
+exit "$code"
