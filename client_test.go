@@ -125,8 +125,8 @@ func TestEachCallOfAWriteHitsTheServerOnce(t *testing.T) {
 				}
 				conn, _, err := http.NewResponseController(w).Hijack()
 				if err == nil {
-					conn.Close()
 					kills.Add(1)
+					conn.Close()
 				}
 			})
 			call(c)

@@ -55,6 +55,7 @@ func TestFreezeLeavesZeroValuesOutAndPayloadBytesAlone(t *testing.T) {
 }
 
 func TestFreezeRefusesByTheRulesOfTheServer(t *testing.T) {
+	early := time.Date(2000, 1, 1, 0, 30, 0, 0, time.FixedZone("", 3600)) // 1999 in UTC
 	nano := time.Date(2026, 9, 17, 0, 0, 0, 1, time.UTC)
 	tests := map[string]func(*SubmitTaskRequest){
 		"queue_id":                 func(r *SubmitTaskRequest) { r.QueueID = "" },
@@ -67,6 +68,7 @@ func TestFreezeRefusesByTheRulesOfTheServer(t *testing.T) {
 		"priority":                 func(r *SubmitTaskRequest) { r.Priority = -1 },
 		"available_at":             func(r *SubmitTaskRequest) { r.AvailableAt = &nano },
 		"start_deadline_at":        func(r *SubmitTaskRequest) { r.StartDeadlineAt = new(time.Time) },
+		"available_at ":            func(r *SubmitTaskRequest) { r.AvailableAt = &early },
 		"task_timeout_ms":          func(r *SubmitTaskRequest) { r.TaskTimeoutMS = 2592000001 },
 		"recovery_safety":          func(r *SubmitTaskRequest) { r.RecoverySafety = "MAYBE" },
 		"retry.max_attempts":       func(r *SubmitTaskRequest) { r.Retry.MaxAttempts = 101 },
@@ -79,7 +81,7 @@ func TestFreezeRefusesByTheRulesOfTheServer(t *testing.T) {
 		spoil(&r)
 		body, _, err := r.Freeze()
 		var bad *InvalidArgumentError
-		if body != nil || !errors.As(err, &bad) || bad.Field != field {
+		if body != nil || !errors.As(err, &bad) || bad.Field != strings.TrimSpace(field) {
 			t.Errorf("%s: %s, %v", field, body, err)
 		}
 	}
