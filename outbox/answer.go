@@ -10,31 +10,27 @@ import (
 
 // Bounds of what a row keeps of an answer, in bytes.
 const (
-	maxOutcome = 32
 	maxCode    = 64
 	maxMessage = 1024
 	maxDigest  = 128
 )
 
-// sent reports whether the outcome is that of a send.
-func (o Outcome) sent() bool {
-	return o != OutcomeTooOld && o != OutcomeExpired && o != OutcomeDamaged
-}
-
 // args appends the columns of the answer that every settle binds alike.
 func (a *Answer) args(args []any) ([]any, error) {
-	if len(a.Outcome) > maxOutcome || a.Outcome == OutcomeNone {
-		return nil, fmt.Errorf("outbox: outcome %q is none", a.Outcome)
+	if a.Outcome <= OutcomeAccepted || a.Outcome > OutcomeDamaged {
+		return nil, fmt.Errorf("outbox: outcome %v (%d) is none for a row that was not accepted", a.Outcome, a.Outcome)
 	}
-	var request any // NULL without one
+	if a.Status < 0 || a.Status > 999 {
+		return nil, fmt.Errorf("outbox: HTTP status %d of an answer", a.Status)
+	}
+	var request sqldb.ID // zeros without one
 	if a.RequestID != "" {
-		id, err := sqldb.ParseID(a.RequestID)
-		if err != nil {
+		var err error
+		if request, err = sqldb.ParseID(a.RequestID); err != nil {
 			return nil, fmt.Errorf("outbox: request id of an answer: %w", err)
 		}
-		request = id[:]
 	}
-	return append(args, a.Status, cut(a.Code, maxCode), cut(a.Message, maxMessage), cut(a.Digest, maxDigest), request), nil
+	return append(args, a.Status, cut(a.Code, maxCode), cut(a.Message, maxMessage), cut(a.Digest, maxDigest), request[:]), nil
 }
 
 // cut returns text as valid UTF-8 of at most n bytes.

@@ -1,70 +1,119 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
-// deliveries is a batch of accepted answers in the form of its statement.
+// deliveries is a batch of accepted answers in ascending order of seq, in the form of
+// its statement.
 type deliveries struct {
-	rows    []Delivery
-	seqs    []int64
-	tasks   []sqldb.ID
-	request []sqldb.ID
+	rows []delivery
+	seqs []int64
+}
+
+type delivery struct {
+	Delivery
+	task, request sqldb.ID
 }
 
 func newDeliveries(rows []Delivery) (*deliveries, error) {
-	b := &deliveries{
-		rows:    rows,
-		seqs:    make([]int64, len(rows)),
-		tasks:   make([]sqldb.ID, len(rows)),
-		request: make([]sqldb.ID, len(rows)),
-	}
+	b := &deliveries{rows: make([]delivery, len(rows)), seqs: make([]int64, len(rows))}
 	for i, r := range rows {
 		var err error
-		b.seqs[i] = r.Seq
-		if b.tasks[i], err = sqldb.ParseID(r.TaskID); err != nil {
+		b.rows[i].Delivery = r
+		if b.rows[i].task, err = sqldb.ParseID(r.TaskID); err != nil {
 			return nil, fmt.Errorf("outbox: deliver row %d: task id: %w", r.Seq, err)
 		}
-		if b.request[i], err = sqldb.ParseID(r.RequestID); err != nil {
+		if b.rows[i].request, err = sqldb.ParseID(r.RequestID); err != nil {
 			return nil, fmt.Errorf("outbox: deliver row %d: request id: %w", r.Seq, err)
 		}
+	}
+	slices.SortFunc(b.rows, func(x, y delivery) int { return cmp.Compare(x.Seq, y.Seq) })
+	for i, r := range b.rows {
+		b.seqs[i] = r.Seq
 	}
 	return b, nil
 }
 
-// query returns the statement for rows whose state compares so.
-func (b *deliveries) query(d *sqldb.Dialect, state string) string {
-	each := "CASE seq" + strings.Repeat(" WHEN ? THEN ?", len(b.rows)) + " END"
-	return fmt.Sprintf(deliverRows, d.Clock, each, each, each, each, each, sqldb.Placeholders(len(b.rows)), state)
+// update returns the statement for rows whose state compares so, and its arguments.
+//
+// Each row has a task of its own; the rest of its answer it shares with the rows of
+// its HTTP batch.
+func (b *deliveries) update(d *sqldb.Dialect, state string) (string, []any) {
+	w := choice{args: make([]any, 0, 16+5*len(b.rows))}
+	w.args = append(w.args, int64(OutcomeAccepted), empty, empty, empty)
+	status := shared(&w, b.rows, func(r *delivery) int { return r.Status }, func(v int) any { return v })
+	request := shared(&w, b.rows, func(r *delivery) sqldb.ID { return r.request }, func(v sqldb.ID) any { return v[:] })
+	task := w.perRow(b.rows)
+	deduplicated := shared(&w, b.rows, func(r *delivery) bool { return r.Deduplicated }, func(v bool) any { return flag(v) })
+	accepted := shared(&w, b.rows, func(r *delivery) int64 { return zeroMicros(r.AcceptedAt) }, func(v int64) any { return v })
+	return fmt.Sprintf(deliverRows, d.Clock, status, request, task, deduplicated, accepted, sqldb.Placeholders(len(b.seqs)), state),
+		seqArgs(w.args, b.seqs)
 }
 
-func (b *deliveries) args() []any {
-	args := make([]any, 0, 6+11*len(b.rows))
-	args = append(args, []byte(OutcomeAccepted), empty, empty, empty)
-	for _, column := range []func(i int) any{
-		func(i int) any { return b.rows[i].Status },
-		func(i int) any { return b.request[i][:] },
-		func(i int) any { return b.tasks[i][:] },
-		func(i int) any { return flag(b.rows[i].Deduplicated) },
-		func(i int) any { return nullMicros(b.rows[i].AcceptedAt) },
-	} {
-		for i, seq := range b.seqs {
-			args = append(args, seq, column(i))
+// A choice builds expressions that depend on seq.
+type choice struct{ args []any }
+
+// shared returns an expression for a column in which many rows have the same value:
+// one list of rows for each value but the most frequent.
+func shared[V comparable](w *choice, rows []delivery, value func(*delivery) V, bind func(V) any) string {
+	seqs := map[V][]int64{}
+	var most V
+	for i := range rows {
+		v := value(&rows[i])
+		seqs[v] = append(seqs[v], rows[i].Seq)
+		if len(seqs[v]) > len(seqs[most]) {
+			most = v
 		}
 	}
-	return seqArgs(args, b.seqs)
+	if len(seqs) == 1 {
+		w.args = append(w.args, bind(most))
+		return "?"
+	}
+	var text strings.Builder
+	text.WriteString("CASE")
+	for v, list := range seqs {
+		if v == most {
+			continue
+		}
+		text.WriteString(" WHEN seq IN " + sqldb.Placeholders(len(list)) + " THEN ?")
+		w.args = append(seqArgs(w.args, list), bind(v))
+	}
+	w.args = append(w.args, bind(most))
+	return text.String() + " ELSE ? END"
+}
+
+// perRow returns the expression for a column in which each row has a value of its own.
+// An engine tries the arms of a CASE in turn, so two levels of about the square root
+// keep a batch of 1000 from comparing half a million times.
+func (w *choice) perRow(rows []delivery) string {
+	const arms = 24
+	var text strings.Builder
+	text.WriteString("CASE")
+	for chunk := range slices.Chunk(rows, arms) {
+		text.WriteString(" WHEN seq <= ? THEN CASE seq")
+		w.args = append(w.args, chunk[len(chunk)-1].Seq)
+		for i := range chunk {
+			text.WriteString(" WHEN ? THEN ?")
+			w.args = append(w.args, chunk[i].Seq, chunk[i].task[:])
+		}
+		text.WriteString(" END")
+	}
+	return text.String() + " END"
 }
 
 // countHeld returns how many rows are delivered as the task that the batch names.
 func (b *deliveries) countHeld(ctx context.Context, q rowsQuerier) (int, error) {
-	want := make(map[int64]sqldb.ID, len(b.seqs))
-	for i, seq := range b.seqs {
-		want[seq] = b.tasks[i]
+	want := make(map[int64]sqldb.ID, len(b.rows))
+	for _, r := range b.rows {
+		want[r.Seq] = r.task
 	}
 	held, err := readAll(ctx, q, func(rows *sql.Rows) (bool, error) {
 		var seq int64

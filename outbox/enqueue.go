@@ -133,6 +133,16 @@ func ceilMicros(t time.Time) int64 {
 	return sqldb.Micros(t.Add(time.Microsecond - 1))
 }
 
+// zeroMicros returns the value of a time column that is 0 for none. Columns that a
+// settle writes are such, so that it never changes the length of a row: in place it is
+// a quarter to a half cheaper.
+func zeroMicros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return sqldb.Micros(t)
+}
+
 // nullMicros returns the value of a time column that may be NULL.
 func nullMicros(t time.Time) any {
 	if t.IsZero() {

@@ -73,10 +73,10 @@ func seqArgs(args []any, seqs []int64) []any {
 // rawRow takes the columns whose type is not that of their field.
 type rawRow struct {
 	target, key, handler, sum, algorithm, digest, trace []byte
-	outcome, code, message, answered                    []byte
+	code, message, answered                             []byte
 	queue, requestID, task                              sqldb.ID
-	created, window, read                               int64
-	notBefore, notAfter, due, accepted, settled         sql.NullInt64
+	created, window, read, due, accepted, settled       int64
+	notBefore, notAfter                                 sql.NullInt64
 }
 
 func scanRows(rows *sql.Rows) (Row, error) {
@@ -84,7 +84,7 @@ func scanRows(rows *sql.Rows) (Row, error) {
 	var w rawRow
 	err := rows.Scan(&r.Seq, &r.Operation, &r.Shard, &r.Lane, &r.Size, &w.target, &w.key, &w.queue, &w.handler,
 		&r.Request, &w.sum, &w.algorithm, &w.digest, &w.trace, &w.created, &w.notBefore, &w.notAfter,
-		&r.State, &w.due, &w.window, &r.Attempts, &w.outcome, &r.Last.Unknown,
+		&r.State, &w.due, &w.window, &r.Attempts, &r.Last.Outcome, &r.Last.Unknown,
 		&r.Last.Status, &w.code, &w.message, &w.answered, &w.requestID,
 		&w.task, &r.Deduplicated, &w.accepted, &w.settled, &w.read)
 	if err != nil {
@@ -102,11 +102,18 @@ func (w *rawRow) into(r *Row) {
 	r.QueueID, r.TaskID = textID(w.queue), textID(w.task)
 	r.RequestSHA256, r.Digest = [32]byte(w.sum), orbit.Digest(w.digest)
 	r.Algorithm, r.Traceparent = string(w.algorithm), string(w.trace)
-	r.Last.Outcome, r.Last.Code, r.Last.Message = Outcome(w.outcome), string(w.code), string(w.message)
+	r.Last.Code, r.Last.Message = string(w.code), string(w.message)
 	r.Last.Digest, r.Last.RequestID = string(w.answered), textID(w.requestID)
 	r.CreatedAt, r.WindowFrom, r.ReadAt = sqldb.Time(w.created), sqldb.Time(w.window), sqldb.Time(w.read)
 	r.NotBefore, r.NotAfter = nullTime(w.notBefore), nullTime(w.notAfter)
-	r.DueAt, r.AcceptedAt, r.SettledAt = nullTime(w.due), nullTime(w.accepted), nullTime(w.settled)
+	r.DueAt, r.AcceptedAt, r.SettledAt = zeroTime(w.due), zeroTime(w.accepted), zeroTime(w.settled)
+}
+
+func zeroTime(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return sqldb.Time(n)
 }
 
 func nullTime(n sql.NullInt64) time.Time {

@@ -42,7 +42,7 @@ func (a Act) validate() error {
 
 const requeueRow = `
 UPDATE orbit_outbox
-SET state = 1, due_at = %[1]s, settled_at = NULL,
+SET state = 1, due_at = %[1]s, settled_at = 0,
   window_from = CASE WHEN ? = 1 THEN %[1]s ELSE window_from END
 WHERE seq = ? AND state = 4`
 

@@ -68,15 +68,14 @@ func (s *Store) purge(ctx context.Context, age time.Duration, after int64, limit
 func (s *Store) scanForPurge(ctx context.Context, before, after int64, limit int) (old []int64, next int64, err error) {
 	const slack = int64(time.Hour / time.Microsecond)
 	type seen struct {
-		seq, created int64
-		state        State
-		settled      sql.NullInt64
+		seq, created, settled int64
+		state                 State
 	}
 	rows, err := readAll(ctx, s.db.Read(), func(rows *sql.Rows) (r seen, err error) {
 		return r, rows.Scan(&r.seq, &r.state, &r.created, &r.settled)
 	}, scanForPurge, after, limit)
 	for _, r := range rows {
-		if r.state == Delivered && r.settled.Valid && r.settled.Int64 <= before {
+		if r.state == Delivered && r.settled <= before {
 			old = append(old, r.seq)
 		}
 	}

@@ -32,22 +32,38 @@ func (s State) String() string {
 }
 
 // An Outcome is the class of the last answer of a row, or of the lack of one.
-type Outcome string
+type Outcome int8
 
-// Outcomes of a send. The empty outcome means that none is recorded.
+// Outcomes of a send, and reasons not to send.
 const (
-	OutcomeNone        Outcome = ""
-	OutcomeAccepted    Outcome = "accepted"     // task exists
-	OutcomeUnknown     Outcome = "unknown"      // may or may not have been accepted
-	OutcomeNotAccepted Outcome = "not_accepted" // certainly not, for now: 429
-	OutcomeRefused     Outcome = "refused"      // never will be: 400, 413, 415
-	OutcomeConflict    Outcome = "conflict"     // key used with other content
-	OutcomeMismatch    Outcome = "mismatch"     // accepted as something else
-	OutcomeNeedsPerson Outcome = "needs_person" // 403, 404, 409 STATE_CONFLICT
-	OutcomeTooOld      Outcome = "too_old"      // the key's retention ends
-	OutcomeExpired     Outcome = "expired"      // NotAfter has passed
-	OutcomeDamaged     Outcome = "damaged"      // stored bytes do not match their SHA-256
+	OutcomeNone        Outcome = 0  // none is recorded
+	OutcomeAccepted    Outcome = 1  // task exists
+	OutcomeUnknown     Outcome = 2  // may or may not have been accepted
+	OutcomeNotAccepted Outcome = 3  // certainly not, for now: 429
+	OutcomeRefused     Outcome = 4  // never will be: 400, 413, 415
+	OutcomeConflict    Outcome = 5  // key used with other content
+	OutcomeMismatch    Outcome = 6  // accepted as something else
+	OutcomeNeedsPerson Outcome = 7  // 403, 404, 409 STATE_CONFLICT
+	OutcomeTooOld      Outcome = 8  // the key's retention ends
+	OutcomeExpired     Outcome = 9  // NotAfter has passed
+	OutcomeDamaged     Outcome = 10 // stored bytes do not match their SHA-256
 )
+
+var outcomeNames = [...]string{
+	"none", "accepted", "unknown", "not_accepted", "refused", "conflict", "mismatch", "needs_person",
+	"too_old", "expired", "damaged",
+}
+
+// String returns the outcome's name in snake_case, as in logs and metrics.
+func (o Outcome) String() string {
+	if o < 0 || int(o) >= len(outcomeNames) {
+		return "invalid"
+	}
+	return outcomeNames[o]
+}
+
+// sent reports whether the outcome is that of a send.
+func (o Outcome) sent() bool { return o < OutcomeTooOld }
 
 // An Answer is what a row keeps of the last answer. Its texts hold no payload and no
 // credential; what is too long is cut.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"time"
 
@@ -37,7 +38,7 @@ WHERE seq IN %s AND state = 1`
 // were changed; the others are no longer Pending. With ErrLeaseLost the caller no
 // longer leads the shard. At most 1000 rows.
 func (s *Store) Postpone(ctx context.Context, l Lease, seqs []int64, delay time.Duration, a Answer) (int, error) {
-	args, err := a.args([]any{max(delay, 0).Microseconds(), []byte(a.Outcome), flag(a.Unknown)})
+	args, err := a.args([]any{max(delay, 0).Microseconds(), int64(a.Outcome), flag(a.Unknown)})
 	if err != nil {
 		return 0, err
 	}
@@ -48,7 +49,7 @@ func (s *Store) Postpone(ctx context.Context, l Lease, seqs []int64, delay time.
 // outcome. MySQL assigns from left to right, so the mark comes after what reads it.
 const closeRows = `
 UPDATE orbit_outbox
-SET state = CASE WHEN outcome_unknown = 1 THEN ? ELSE ? END, due_at = NULL, settled_at = %s,
+SET state = CASE WHEN outcome_unknown = 1 THEN ? ELSE ? END, due_at = 0, settled_at = %s,
   attempts = attempts + ?, outcome = ?, outcome_unknown = CASE WHEN outcome_unknown = 1 THEN ? ELSE ? END,
   answer_status = ?, answer_code = ?, answer_message = ?, answer_digest = ?, answer_request_id = ?
 WHERE seq IN %s AND state = 1`
@@ -75,7 +76,7 @@ func (s *Store) Block(ctx context.Context, l Lease, seqs []int64, a Answer) (int
 }
 
 func (s *Store) close(ctx context.Context, l Lease, act string, seqs []int64, marked, unmarked State, keep int, a Answer) (int, error) {
-	args, err := a.args([]any{int64(marked), int64(unmarked), flag(a.Outcome.sent()), []byte(a.Outcome), keep, flag(a.Unknown)})
+	args, err := a.args([]any{int64(marked), int64(unmarked), flag(a.Outcome.sent()), int64(a.Outcome), keep, flag(a.Unknown)})
 	if err != nil {
 		return 0, err
 	}
@@ -116,7 +117,7 @@ func (s *Store) exec(ctx context.Context, query string, args []any) (int, error)
 const (
 	deliverRows = `
 UPDATE orbit_outbox
-SET state = 2, due_at = NULL, settled_at = %s, attempts = attempts + 1, outcome = ?, outcome_unknown = 0,
+SET state = 2, due_at = 0, settled_at = %s, attempts = attempts + 1, outcome = ?, outcome_unknown = 0,
   answer_code = ?, answer_message = ?, answer_digest = ?,
   answer_status = %s, answer_request_id = %s, task_id = %s, deduplicated = %s, accepted_at = %s
 WHERE seq IN %s AND state %s`
@@ -136,28 +137,41 @@ FROM orbit_outbox
 WHERE state = 2 AND seq IN `
 )
 
+// maxDeliveries is how many rows one statement delivers: its text and the work to bind
+// it grow with them, its share of a commit is small enough by then.
+const maxDeliveries = 250
+
 // Deliver records that rows were accepted. An exact accepted answer is a fact: it is
 // written over whatever an operator or an earlier answer has made of the row, and the
 // journal keeps what was there. It returns how many of the rows hold this fact now,
 // also if an earlier call with a lost answer has written it; the others are gone, or
 // were accepted as another task. With ErrLeaseLost the caller no longer leads the
-// shard. At most 1000 rows, each once.
-func (s *Store) Deliver(ctx context.Context, l Lease, rows []Delivery) (int, error) {
-	if len(rows) == 0 {
-		return 0, nil
-	}
+// shard. At most 1000 rows, each once; 250 go into one statement.
+func (s *Store) Deliver(ctx context.Context, l Lease, rows []Delivery) (n int, err error) {
 	if err := checkCount(len(rows)); err != nil {
 		return 0, err
 	}
-	b, err := newDeliveries(rows)
-	if err != nil {
-		return 0, err
+	for chunk := range slices.Chunk(rows, maxDeliveries) {
+		b, err := newDeliveries(chunk)
+		if err != nil {
+			return n, err
+		}
+		k, err := s.deliver(ctx, l, b)
+		n += k
+		if err != nil {
+			return n, err
+		}
 	}
-	n, err := s.exec(ctx, b.query(s.dialect, "= 1")+s.epochIs, append(b.args(), l.Shard, l.Epoch))
+	return n, nil
+}
+
+func (s *Store) deliver(ctx context.Context, l Lease, b *deliveries) (int, error) {
+	query, args := b.update(s.dialect, "= 1")
+	n, err := s.exec(ctx, query+s.epochIs, append(args, l.Shard, l.Epoch))
 	if err != nil {
 		return 0, failed(s.dialect, "deliver rows", err)
 	}
-	if n >= len(rows) {
+	if n >= len(b.rows) {
 		return n, nil
 	}
 	return s.deliverClosed(ctx, l, b)
@@ -175,7 +189,8 @@ func (s *Store) deliverClosed(ctx context.Context, l Lease, b *deliveries) (n in
 		if _, err := tx.ExecContext(ctx, journal, args...); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, b.query(s.dialect, "<> 2"), b.args()...); err != nil {
+		query, args := b.update(s.dialect, "<> 2")
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 			return err
 		}
 		n, err = b.countHeld(ctx, tx)

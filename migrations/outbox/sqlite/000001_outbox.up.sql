@@ -20,21 +20,21 @@ CREATE TABLE orbit_outbox (
     not_before        INTEGER NULL, -- 最早发送时间，UTC 微秒，空为不限，冻结
     not_after         INTEGER NULL, -- 最迟发送时间，UTC 微秒，空为不限，冻结
     state             INTEGER NOT NULL, -- 状态：1 待发送，2 已被平台接受，3 已拒绝，4 已阻塞待人工，5 已放弃
-    due_at            INTEGER NULL, -- 下次可发送时间，UTC 微秒；不再待发送时为空
+    due_at            INTEGER NOT NULL, -- 下次可发送时间，UTC 微秒；不再待发送时为 0
     window_from       INTEGER NOT NULL, -- 幂等保护期的起点，UTC 微秒；人工接受重复风险后重新起算
     attempts          INTEGER NOT NULL DEFAULT 0, -- 已记录的发送次数
-    outcome           BLOB    NOT NULL DEFAULT x'', -- 最近一次结果的类别，空串为尚无记录
+    outcome           INTEGER NOT NULL DEFAULT 0, -- 最近一次结果的类别：0 尚无记录，1 已接受，2 未知，3 暂未接受，4 被拒绝，5 内容冲突，6 应答不符，7 需人工，8 过期不可重发，9 超过最迟发送时间，10 原文损坏
     outcome_unknown   INTEGER NOT NULL DEFAULT 0, -- 是否有过结果未知且尚未查明的发送：0 否，1 是
     answer_status     INTEGER NOT NULL DEFAULT 0, -- 最近应答的 HTTP 状态码，0 为没有应答
     answer_code       BLOB    NOT NULL DEFAULT x'', -- 最近应答的错误码
     answer_message    BLOB    NOT NULL DEFAULT x'', -- 最近应答的说明，过长时截断
     answer_digest     BLOB    NOT NULL DEFAULT x'', -- 最近应答所带的内容摘要，与本行不同才记录
-    answer_request_id BLOB    NULL, -- 最近应答的请求标识，供排查
-    task_id           BLOB    NULL, -- 平台接受后的任务标识
+    answer_request_id BLOB    NOT NULL DEFAULT x'00000000000000000000000000000000', -- 最近应答的请求标识，供排查，全零为没有
+    task_id           BLOB    NOT NULL DEFAULT x'00000000000000000000000000000000', -- 平台接受后的任务标识，全零为尚未接受
     deduplicated      INTEGER NOT NULL DEFAULT 0, -- 平台是否以先前的回执作答：0 否，1 是
-    accepted_at       INTEGER NULL, -- 平台接受的时间，平台时钟，UTC 微秒
-    settled_at        INTEGER NULL, -- 离开待发送状态的时间，数据库时钟，UTC 微秒
-    CONSTRAINT orbit_outbox_due_only_pending CHECK ((state = 1) = (due_at IS NOT NULL))
+    accepted_at       INTEGER NOT NULL DEFAULT 0, -- 平台接受的时间，平台时钟，UTC 微秒，0 为尚未接受
+    settled_at        INTEGER NOT NULL DEFAULT 0, -- 离开待发送状态的时间，数据库时钟，UTC 微秒，0 为仍待发送
+    CONSTRAINT orbit_outbox_due_only_pending CHECK ((state = 1) = (due_at > 0))
 ) STRICT;
 
 CREATE UNIQUE INDEX orbit_outbox_identity ON orbit_outbox (identity);
@@ -70,13 +70,13 @@ CREATE TABLE orbit_outbox_journal (
     reason            BLOB    NOT NULL, -- 原因
     state_before      INTEGER NOT NULL, -- 变更前的状态，0 为不适用
     state_after       INTEGER NOT NULL, -- 变更后的状态，0 为不适用
-    outcome           BLOB    NOT NULL DEFAULT x'', -- 变更前的结果类别
+    outcome           INTEGER NOT NULL DEFAULT 0, -- 变更前的结果类别，编码同发件箱
     outcome_unknown   INTEGER NOT NULL DEFAULT 0, -- 变更前是否有结果未知的发送：0 否，1 是
     answer_status     INTEGER NOT NULL DEFAULT 0, -- 变更前应答的 HTTP 状态码
     answer_code       BLOB    NOT NULL DEFAULT x'', -- 变更前应答的错误码
     answer_message    BLOB    NOT NULL DEFAULT x'', -- 变更前应答的说明
     answer_digest     BLOB    NOT NULL DEFAULT x'', -- 变更前应答所带的内容摘要
-    answer_request_id BLOB    NULL, -- 变更前应答的请求标识
+    answer_request_id BLOB    NOT NULL DEFAULT x'00000000000000000000000000000000', -- 变更前应答的请求标识，全零为没有
     created_at        INTEGER NOT NULL -- 记录时间，数据库时钟，UTC 微秒
 ) STRICT;
 
