@@ -16,7 +16,7 @@ func (r SubmitTaskRequest) Freeze() (body []byte, s Submission, err error) {
 	if err != nil {
 		return nil, Submission{}, err
 	}
-	canonical, err := strictjson.AppendCanonical(nil, payload, 1)
+	canonical, err := strictjson.AppendCanonical(make([]byte, 0, len(payload)+len(payload)/8), payload, 1)
 	if err != nil {
 		return nil, Submission{}, payloadError("payload", err)
 	}
@@ -25,7 +25,7 @@ func (r SubmitTaskRequest) Freeze() (body []byte, s Submission, err error) {
 	if err := full.normalise(); err != nil {
 		return nil, Submission{}, err
 	}
-	return r.appendJSON(nil), Submission{Request: full, Digest: full.digest(canonical)}, nil
+	return r.appendJSON(make([]byte, 0, 512+len(payload))), Submission{Request: full, Digest: full.digest(canonical)}, nil
 }
 
 // appendJSON encodes a valid request.

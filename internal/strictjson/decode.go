@@ -175,7 +175,8 @@ func (r *reader) foreign(v *Value) (err error) {
 		return r.mismatch(ruleNull)
 	}
 	from := r.dec.InputOffset()
-	if v.Canonical, err = r.canonical(nil); err != nil {
+	room := make([]byte, 0, len(r.data)-int(from)) // canonical text is seldom longer
+	if v.Canonical, err = r.canonical(room); err != nil {
 		return err
 	}
 	v.Raw = r.since(from)
