@@ -100,6 +100,7 @@ func openPool(address string, s setting) (*sql.DB, error) {
 	}
 	cfg.ClientFoundRows = s.flags["clientFoundRows"] == "true"
 	cfg.InterpolateParams = s.flags["interpolateParams"] == "true"
+	cfg.Logger = &mysql.NopLogger{} // a test kills connections
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, err

@@ -88,6 +88,8 @@ func clauses() []clause {
 		{"BusinessRefusalWritesNothing", businessRefusal},
 		{"RaceOfFirstContact", raceOfFirstContact},     // RG-007
 		{"RaceOfShuffledTokens", raceOfShuffledTokens}, // RG-019
+		{"RaceOfRollbacks", raceOfRollbacks},           // RG-018
+		{"RaceOfNewKeys", raceOfNewKeys},
 		{"RaceOfOneOperation", raceOfOneOperation},
 		{"RaceOfAttemptsAtOneOperation", raceOfAttempts},
 		{"StoresOpenedTwiceJudgeAlike", judgeAlike},

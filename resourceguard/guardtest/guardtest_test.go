@@ -67,6 +67,8 @@ func TestBrokenGuardIsCaught(t *testing.T) {
 		"records refused writes":             "BusinessRefusalWritesNothing",
 		"keeps the entry of a refused write": "BusinessRefusalWritesNothing",
 		"asks first, writes later":           "RaceOfShuffledTokens",
+		"remembers the raced rollback":       "RaceOfRollbacks",
+		"one key at a time":                  "RaceOfNewKeys",
 		"last first contact wins":            "RaceOfFirstContact",
 		"looks for repeats before the lock":  "RaceOfOneOperation",
 		"answers its own receipt":            "RaceOfOneOperation",
@@ -99,7 +101,7 @@ func TestStoreWithoutOptionsIsNotEvaluated(t *testing.T) {
 		return struct{ guardtest.Store }{bare{newToy("")}}, nil
 	}
 	problems, skipped := guardtest.Check(t.Context(), bare)
-	want := []string{"RollbackRestoresEverything", "StoresOpenedTwiceJudgeAlike", "RaiseFencesOlderTokens", "LookupTellsWhatWasApplied"}
+	want := []string{"RollbackRestoresEverything", "RaceOfRollbacks", "StoresOpenedTwiceJudgeAlike", "RaiseFencesOlderTokens", "LookupTellsWhatWasApplied"}
 	if len(problems) > 0 || !slices.Equal(skipped, want) {
 		t.Errorf("Check = %v, skipped %v; want no problem and skipped %v", problems, skipped, want)
 	}

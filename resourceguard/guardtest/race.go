@@ -49,20 +49,33 @@ func (t *trial) race(ctx context.Context, steps []step) ([]outcome, error) {
 
 // raceOfFirstContact lets all racers meet a new key at once, each with its own token.
 func raceOfFirstContact(ctx context.Context, t *trial) error {
-	return t.raceForKeys(ctx, racers)
+	return t.raceForKeys(ctx, racers, Commit)
 }
 
 // raceOfShuffledTokens lets the racers write many times, in no order.
 func raceOfShuffledTokens(ctx context.Context, t *trial) error {
-	return t.raceForKeys(ctx, 6*racers)
+	return t.raceForKeys(ctx, 6*racers, Commit)
 }
 
-func (t *trial) raceForKeys(ctx context.Context, writes int) error {
+// raceOfRollbacks lets every second token be rolled back, the largest among them.
+func raceOfRollbacks(ctx context.Context, t *trial) error {
+	return t.raceForKeys(ctx, 6*racers, RollBack)
+}
+
+// raceForKeys deals tokens 1 to writes in no order; even ones end as told.
+func (t *trial) raceForKeys(ctx context.Context, writes int, even End) error {
 	for round := range rounds {
 		key := fmt.Sprintf("race/%d", round)
+		largest := uint64(0) // of those that commit
 		steps := make([]step, writes)
 		for i, n := range rand.Perm(writes) {
 			steps[i] = present(uint64(n+1), fmt.Sprintf("operation-%d", n)).on(key)
+			if n%2 == 1 {
+				steps[i].end = even
+			}
+			if steps[i].end == Commit {
+				largest = max(largest, uint64(n+1))
+			}
 		}
 		outcomes, err := t.race(ctx, steps)
 		if err != nil {
@@ -72,7 +85,7 @@ func (t *trial) raceForKeys(ctx context.Context, writes int) error {
 			return fmt.Errorf("%d racing writes: %w", writes, err)
 		}
 		// The final maximum is the largest token, whoever came last.
-		last := present(uint64(writes-1), "probe").on(key).isStale(uint64(writes))
+		last := present(largest-1, "probe").on(key).isStale(largest)
 		if err := t.play(ctx, t.store, last); err != nil {
 			return err
 		}
@@ -80,8 +93,8 @@ func (t *trial) raceForKeys(ctx context.Context, writes int) error {
 	return nil
 }
 
-// inOrder checks that what was applied, and nothing else, is in the log, that its
-// tokens never fall in the order of commits, and that all others were stale.
+// inOrder checks that what was applied and committed, and nothing else, is in the log,
+// that its tokens never fall in the order of commits, and that all others were stale.
 func (t *trial) inOrder(ctx context.Context, key string, outcomes []outcome) error {
 	log, err := t.store.Log(ctx, "namespace", key)
 	if err != nil {
@@ -92,22 +105,47 @@ func (t *trial) inOrder(ctx context.Context, key string, outcomes []outcome) err
 			return fmt.Errorf("token %d was accepted after %d: %v", log[i].Token, log[i-1].Token, log)
 		}
 	}
-	applied := 0
+	committed := 0
 	for _, o := range outcomes {
+		if errors.Is(o.err, ErrUnsupported) {
+			return o.err
+		}
 		verdict := wantApplied(o.step, o.got, o.err)
-		switch {
-		case verdict == nil && slices.Contains(log, o.step.entry()):
-			applied++
-		case verdict == nil:
-			return fmt.Errorf("%s was applied but is not in the log %v", o.step, log)
-		case !staleBelow(o, log):
+		if verdict != nil && !staleBelow(o, log) {
 			return fmt.Errorf("%s, neither applied nor stale: %w", o.step, verdict)
 		}
+		wanted := verdict == nil && o.step.end == Commit
+		if wanted != slices.Contains(log, o.step.entry()) {
+			return fmt.Errorf("%s: committed is %t, but the log holds %v", o.step, wanted, log)
+		}
+		if wanted {
+			committed++
+		}
 	}
-	if applied != len(log) {
-		return fmt.Errorf("%d writes were applied, the log holds %v", applied, log)
+	if committed != len(log) {
+		return fmt.Errorf("%d writes were committed, the log holds %v", committed, log)
 	}
 	t.logs[place{"namespace", key}] = log
+	return nil
+}
+
+// raceOfNewKeys lets the racers meet a new key each, again and again: keys that lie
+// side by side do not stand in each other's way.
+func raceOfNewKeys(ctx context.Context, t *trial) error {
+	steps := make([]step, 6*racers)
+	for i := range steps {
+		steps[i] = present(5, "a").on(fmt.Sprintf("new/%d", i))
+	}
+	outcomes, err := t.race(ctx, steps)
+	if err != nil {
+		return err
+	}
+	for _, o := range outcomes {
+		if err := wantApplied(o.step, o.got, o.err); err != nil {
+			return fmt.Errorf("%s: %w", o.step, err)
+		}
+		t.expect(o.step)
+	}
 	return nil
 }
 

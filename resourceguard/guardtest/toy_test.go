@@ -54,8 +54,16 @@ func (t *toy) Apply(ctx context.Context, w resourceguard.Write, receipt []byte, 
 	if err := t.refuse(ctx, w.Namespace, w.Key, w.Attempt, w.Operation, w.Token); err != nil {
 		return resourceguard.Result{}, err
 	}
-	t.mu.Lock()
+	if !t.mu.TryLock() {
+		if t.is("one key at a time") {
+			return resourceguard.Result{}, errors.New("locked")
+		}
+		t.mu.Lock()
+	}
 	defer t.mu.Unlock()
+	if t.is("one key at a time") {
+		runtime.Gosched()
+	}
 	at, op := t.row(w.Namespace, w.Key), t.op(w.Namespace, w.Key, w.Operation)
 	seen, done := t.rows[at], t.ops[op]
 	repeat := done.Token > 0
@@ -114,7 +122,7 @@ func (t *toy) write(at, op string, seen row, w resourceguard.Write, receipt []by
 	res := resourceguard.Result{Verdict: resourceguard.Applied, Receipt: receipt}
 	switch {
 	case end == guardtest.RollBack:
-		if t.is("remembers the rolled back token") {
+		if t.is("remembers the rolled back token") || t.is("remembers the raced rollback") {
 			t.raise(at, seen, w.Token, w.Attempt)
 		}
 		if t.is("remembers the rolled back record") {

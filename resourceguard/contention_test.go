@@ -1,0 +1,275 @@
+package resourceguard_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/migrations"
+	"github.com/orbitkit/orbit/resourceguard"
+	"github.com/orbitkit/orbit/resourceguard/guardtest"
+)
+
+// onServers runs f on the engines that have isolation levels.
+func onServers(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	onEngines(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Engine == dbtest.SQLite {
+			t.Skip("SQLite has no such isolation level")
+		}
+		f(t, db)
+	})
+}
+
+func mustExec(t testing.TB, tx *sql.Tx, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if _, err := tx.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// readsOld opens a snapshot in tx, as an owner does who reads before writing.
+func readsOld(t testing.TB, tx *sql.Tx) {
+	t.Helper()
+	var n int
+	if err := tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM log").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOldSnapshotDoesNotMislead: verdicts in a transaction that read long ago are
+// those of the present.
+func TestOldSnapshotDoesNotMislead(t *testing.T) {
+	onServers(t, func(t *testing.T, db *dbtest.DB) {
+		s := openStore(t, db, setting{isolation: sql.LevelRepeatableRead}, resourceguard.Config{})
+		mustApply(t, s, write(5, "a"))
+		for _, c := range []struct {
+			name string
+			w    resourceguard.Write
+			want error
+		}{
+			{"stale", write(6, "late"), resourceguard.ErrStale},
+			{"repeat", write(9, "b"), nil},
+			{"collision", resourceguard.Write{Namespace: "namespace", Key: "object/42", Token: 9, Attempt: "x", Operation: "c", Content: []byte("c")}, resourceguard.ErrTokenCollision},
+			{"conflict", resourceguard.Write{Namespace: "namespace", Key: "object/42", Token: 9, Attempt: "attempt-9", Operation: "b", Content: []byte("c")}, resourceguard.ErrOperationConflict},
+		} {
+			if _, err := s.emptied(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			mustApply(t, s, write(5, "a"))
+			tx, err := s.begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			readsOld(t, tx)
+			mustApply(t, s, write(9, "b"))
+			res, err := s.guard.Apply(t.Context(), tx, c.w, nothing)
+			tx.Rollback()
+			if !errors.Is(err, c.want) || c.want == nil && (res.Verdict != resourceguard.Replayed || string(res.Receipt) != "receipt") {
+				t.Errorf("%s: Apply = %v %q, %v, want %v", c.name, res.Verdict, res.Receipt, err, c.want)
+			}
+		}
+	})
+}
+
+// TestLockWaitTimeoutIsRetryable: 1205 rolls the statement back, not the transaction.
+func TestLockWaitTimeoutIsRetryable(t *testing.T) {
+	onServers(t, func(t *testing.T, db *dbtest.DB) {
+		s := openStore(t, db, settings(db.Engine)[0], resourceguard.Config{})
+		mustApply(t, s, write(5, "a"))
+		holder, err := s.begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer holder.Rollback()
+		if _, err := s.guard.Apply(t.Context(), holder, write(6, "b"), nothing); err != nil {
+			t.Fatal(err)
+		}
+		waiter, err := s.begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustExec(t, waiter, "SET SESSION innodb_lock_wait_timeout = 1")
+		_, err = s.guard.Apply(t.Context(), waiter, write(9, "c"), nothing)
+		wantRetryable(t, err)
+		waiter.Rollback()
+		holder.Rollback()
+		mustHold(t, s, 5, guardtest.Entry{Token: 5, Operation: "a"})
+		mustApply(t, s, write(9, "c"))
+	})
+}
+
+func wantRetryable(t testing.TB, err error) {
+	t.Helper()
+	if !errors.Is(err, resourceguard.ErrRetryable) {
+		t.Errorf("Apply = %v, want ErrRetryable", err)
+	}
+	for _, other := range []error{resourceguard.ErrStale, resourceguard.ErrRefused, resourceguard.ErrOperationConflict} {
+		if errors.Is(err, other) {
+			t.Errorf("Apply = %v, which is also %v", err, other)
+		}
+	}
+}
+
+// TestDeadlockIsRetryable takes two keys in opposite orders, so that the engine ends
+// one of the transactions: 1213, in the guard's statement or in one of fn.
+func TestDeadlockIsRetryable(t *testing.T) {
+	onServers(t, func(t *testing.T, db *dbtest.DB) {
+		for _, cfg := range []resourceguard.Config{{}, {KeepRaise: true}} {
+			s := openStore(t, db, settings(db.Engine)[0], cfg)
+			if _, err := s.emptied(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			results := make(chan error, 2)
+			holds, cross := make(chan struct{}), make(chan struct{})
+			for _, order := range [][2]string{{"left", "right"}, {"right", "left"}} {
+				go func() { results <- s.applyBoth(t.Context(), order, holds, cross) }()
+			}
+			<-holds
+			<-holds
+			close(cross)
+			var failed []error
+			for range 2 {
+				if err := <-results; err != nil {
+					failed = append(failed, err)
+				}
+			}
+			if len(failed) != 1 {
+				t.Fatalf("%d of two crossing transactions failed: %v, want 1", len(failed), failed)
+			}
+			wantRetryable(t, failed[0])
+			var entries int
+			if err := s.db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM log").Scan(&entries); err != nil || entries != 2 {
+				t.Errorf("%d entries are written (%v), want the 2 of one transaction", entries, err)
+			}
+		}
+	})
+}
+
+// applyBoth applies a write to the first key and, within it, one to the second. It
+// tells when it holds the first and then waits for cross.
+func (s *store) applyBoth(ctx context.Context, keys [2]string, holds chan<- struct{}, cross <-chan struct{}) error {
+	tx, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	first, second := write(5, "a"), write(5, "a")
+	first.Key, second.Key = keys[0], keys[1]
+	_, err = s.guard.Apply(ctx, tx, first, func(ctx context.Context, tx resourceguard.Tx) ([]byte, error) {
+		holds <- struct{}{}
+		<-cross
+		if err := s.append(ctx, tx, first); err != nil {
+			return nil, err
+		}
+		_, err := s.guard.Apply(ctx, tx, second, func(ctx context.Context, tx resourceguard.Tx) ([]byte, error) {
+			return nil, s.append(ctx, tx, second)
+		})
+		return nil, err
+	})
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// TestChangedSinceReadIsRetryable: MariaDB refuses locking reads after an old snapshot
+// with 1020, if so configured (and by default from 11.6).
+func TestChangedSinceReadIsRetryable(t *testing.T) {
+	onEngines(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Engine != dbtest.MariaDB {
+			t.Skip("only MariaDB has innodb_snapshot_isolation")
+		}
+		s := openStore(t, db, setting{isolation: sql.LevelRepeatableRead}, resourceguard.Config{})
+		mustApply(t, s, write(5, "a"))
+		conn, err := s.db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.ExecContext(t.Context(), "SET SESSION innodb_snapshot_isolation = ON"); err != nil {
+			t.Skipf("server without innodb_snapshot_isolation: %v", err)
+		}
+		tx, err := conn.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		readsOld(t, tx)
+		mustApply(t, s, write(9, "b"))
+		_, err = s.guard.Apply(t.Context(), tx, write(10, "c"), nothing)
+		wantRetryable(t, err)
+		tx.Rollback()
+		mustHold(t, s, 9, guardtest.Entry{Token: 5, Operation: "a"}, guardtest.Entry{Token: 9, Operation: "b"})
+		mustApply(t, s, write(10, "c"))
+	})
+}
+
+// TestDeferredTransactionOfSQLiteIsRetryable: one that read first cannot write after
+// another has (517), one that waits in vain neither (5).
+func TestDeferredTransactionOfSQLiteIsRetryable(t *testing.T) {
+	db := dbtest.Open(t, dbtest.SQLite, migrations.Guard)
+	openLog(t, db)
+	s := openStore(t, db, setting{flags: map[string]string{"_txlock": "deferred"}}, resourceguard.Config{})
+	mustApply(t, s, write(5, "a"))
+	old, err := s.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Rollback()
+	readsOld(t, old)
+	mustApply(t, s, write(9, "b"))
+	_, err = s.guard.Apply(t.Context(), old, write(10, "c"), nothing)
+	wantRetryable(t, err)
+	old.Rollback()
+
+	holder, err := s.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Rollback()
+	if _, err := s.guard.Apply(t.Context(), holder, write(10, "c"), nothing); err != nil {
+		t.Fatal(err)
+	}
+	waiter, err := s.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiter.Rollback()
+	mustExec(t, waiter, "PRAGMA busy_timeout = 1")
+	_, err = s.guard.Apply(t.Context(), waiter, write(11, "d"), nothing)
+	wantRetryable(t, err)
+	waiter.Rollback()
+	holder.Rollback()
+	mustHold(t, s, 9, guardtest.Entry{Token: 5, Operation: "a"}, guardtest.Entry{Token: 9, Operation: "b"})
+}
+
+// TestKilledWriterLeavesNothing ends the connection of a writer between its business
+// write and its commit.
+func TestKilledWriterLeavesNothing(t *testing.T) {
+	onServers(t, func(t *testing.T, db *dbtest.DB) {
+		s := openStore(t, db, settings(db.Engine)[0], resourceguard.Config{})
+		mustApply(t, s, write(5, "a"))
+		err := inTx(t, s, func(tx *sql.Tx) error {
+			_, err := s.guard.Apply(t.Context(), tx, write(9, "b"), func(ctx context.Context, tx resourceguard.Tx) ([]byte, error) {
+				if err := s.append(ctx, tx, write(9, "b")); err != nil {
+					return nil, err
+				}
+				var id int64
+				if err := tx.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+					return nil, err
+				}
+				_, err := s.db.ExecContext(ctx, "KILL CONNECTION ?", id)
+				return []byte("receipt"), err
+			})
+			return err
+		})
+		if err == nil {
+			t.Fatal("a write over a killed connection was committed")
+		}
+		mustApply(t, s, write(6, "b")) // waits for the engine to roll back, then 9 is forgotten
+		mustHold(t, s, 6, guardtest.Entry{Token: 5, Operation: "a"}, guardtest.Entry{Token: 6, Operation: "b"})
+	})
+}
