@@ -245,6 +245,10 @@ const (
 	CodeLeaseExpired = "lease_expired" // the lease ended; execution is not authorised
 	CodeSuperseded   = "superseded"    // a later attempt of the task exists
 	CodeEnded        = "already_finished"
+
+	// CodeStartDeadline refuses a start after the task's deadline or start deadline: the
+	// task has ended, the assignment is void.
+	CodeStartDeadline = "start_deadline"
 )
 
 // Error refuses a message. AttemptID is set when it concerns an attempt.

@@ -68,3 +68,9 @@ func (o Outcome) String() string {
 	}
 	return outcomeNames[o]
 }
+
+// Stored codes of recovery_safety.
+const (
+	SafetyReconcileOnly = 1
+	SafetyIdempotent    = 2
+)

@@ -1,0 +1,210 @@
+package dispatch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+	"github.com/orbitkit/orbit/server/internal/task"
+)
+
+// inlinePayload is the largest payload that is read with its candidate. Larger ones are
+// read once it is known that the task is granted.
+const inlinePayload = 16 << 10
+
+// A candidate is a task at the head of a lane, locked.
+type candidate struct {
+	lane        int64
+	order       int64
+	state       task.State
+	dispatch    task.DispatchState
+	revision    int64
+	availableAt int64
+	startBy     sql.NullInt64
+	deadlineAt  int64
+	started     int64
+	maxAttempts int64
+	key         settle.Digest
+	keyed       bool
+	size        int // of the payload
+	application sqldb.ID
+	grant       Grant
+}
+
+const (
+	candidateColumns = `id, namespace_id, queue_id, handler, handler_version, payload_version, business_key, concurrency_key,
+       concurrency_key_digest, priority, recovery_safety, effect_uncertain, retry_of, operation_root, traceparent,
+       state, dispatch_state, revision, epoch, attempt_count, order_value, available_at, start_deadline_at, deadline_at,
+       started_count, max_attempts, LENGTH(payload), CASE WHEN LENGTH(payload) <= ? THEN payload END`
+
+	selectHead = `
+SELECT ` + candidateColumns + `
+FROM task
+WHERE dispatch_lane = ?
+ORDER BY order_value, id
+LIMIT ?`
+
+	selectAfter = `
+SELECT ` + candidateColumns + `
+FROM task
+WHERE dispatch_lane = ? AND (order_value > ? OR (order_value = ? AND id > ?))
+ORDER BY order_value, id
+LIMIT ?`
+)
+
+// A place in a lane: claims go on behind it.
+type place struct {
+	order int64
+	id    sqldb.ID
+}
+
+// readCandidates locks up to n tasks at the head of a lane, or behind after, passing
+// over those that others hold.
+func readCandidates(ctx context.Context, tx *sqldb.Tx, lane int64, after *place, n int) ([]*candidate, error) {
+	query, args := selectHead, []any{inlinePayload, lane, n}
+	if after != nil {
+		query, args = selectAfter, []any{inlinePayload, lane, after.order, after.order, after.id, n}
+	}
+	var list []*candidate
+	err := eachRow(ctx, tx, query+tx.Dialect().SkipLocked, args, func(scan func(...any) error) error {
+		c, err := scanCandidate(scan)
+		if err == nil {
+			c.lane = lane
+			list = append(list, c)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read candidates: %w", err)
+	}
+	return list, nil
+}
+
+func scanCandidate(scan func(...any) error) (*candidate, error) {
+	var (
+		c               candidate
+		g               = &c.grant
+		digest, payload []byte
+		safety          int
+		epoch, attempts int64
+	)
+	err := scan(&g.Task, &g.Namespace, &g.Queue, &g.Handler, &g.HandlerVersion, &g.PayloadVersion, &g.BusinessKey, &g.ConcurrencyKey,
+		&digest, &g.Priority, &safety, &g.EffectUncertain, &g.RetryOf, &g.OperationRoot, &g.Traceparent,
+		&c.state, &c.dispatch, &c.revision, &epoch, &attempts, &c.order, &c.availableAt, &c.startBy, &c.deadlineAt,
+		&c.started, &c.maxAttempts, &c.size, &payload)
+	if err != nil {
+		return nil, err
+	}
+	if c.key, c.keyed, err = settle.ParseDigest(digest); err != nil {
+		return nil, err
+	}
+	if g.OperationRoot.IsZero() {
+		g.OperationRoot = g.Task
+	}
+	g.Idempotent = safety == task.SafetyIdempotent
+	g.Epoch, g.Number = epoch+1, attempts+1
+	g.Payload = json.RawMessage(payload)
+	return &c, nil
+}
+
+// fits reports whether the task is what its lane says. Two kinds of task with one hash
+// are told apart here.
+func (c *candidate) fits(l Lane, namespace sqldb.ID) bool {
+	g := &c.grant
+	return g.Queue == l.Queue && g.Namespace == namespace && g.Handler == l.Handler && g.HandlerVersion == l.Version && c.keyed == l.Keyed
+}
+
+// claimable reports whether the task may be given away at the time now. Those whose
+// deadline has passed are left to recovery.
+func (c *candidate) claimable(now int64) bool {
+	return c.state == task.Waiting && c.dispatch == task.DispatchReady &&
+		c.availableAt <= now && now < c.deadlineAt && (!c.startBy.Valid || now < c.startBy.Int64) &&
+		c.started < c.maxAttempts
+}
+
+// inOrder sorts candidates of several lanes as if they were one (REF-PRI-002).
+func inOrder(list []*candidate) {
+	slices.SortFunc(list, func(a, b *candidate) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), bytes.Compare(a.grant.Task[:], b.grant.Task[:]))
+	})
+}
+
+const selectOrder = `
+SELECT dispatch_lane, order_value
+FROM (SELECT dispatch_lane, order_value, id FROM task WHERE dispatch_lane = ? ORDER BY order_value, id LIMIT ?) l`
+
+// shareOut tells how many candidates to lock of each lane, so that the n best of all
+// lanes are among them and few others are locked. A lane that has none is left out. It
+// reads without locks: the counts are an estimate.
+func shareOut(ctx context.Context, tx *sqldb.Tx, lanes []int64, n int) (map[int64]int, error) {
+	if len(lanes) == 1 {
+		return map[int64]int{lanes[0]: n}, nil
+	}
+	var args []any
+	for _, l := range lanes {
+		args = append(args, l, n)
+	}
+	type row struct{ lane, order int64 }
+	var all []row
+	query := strings.TrimSuffix(strings.Repeat(selectOrder+"\nUNION ALL", len(lanes)), "UNION ALL")
+	err := eachRow(ctx, tx, query, args, func(scan func(...any) error) error {
+		var r row
+		err := scan(&r.lane, &r.order)
+		all = append(all, r)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read order of lanes: %w", err)
+	}
+	slices.SortStableFunc(all, func(a, b row) int { return cmp.Compare(a.order, b.order) })
+	share := make(map[int64]int, len(lanes))
+	for i, r := range all {
+		if i < n {
+			share[r.lane]++
+		} else {
+			share[r.lane] += 0 // it has some, though none of the best
+		}
+	}
+	return share, nil
+}
+
+const selectPayloads = `
+SELECT id, payload
+FROM task
+WHERE id IN `
+
+// readPayloads fills in the payloads that were too large to read at once.
+func readPayloads(ctx context.Context, tx *sqldb.Tx, grants []Grant) error {
+	byTask := make(map[sqldb.ID]*Grant)
+	var list []sqldb.ID
+	for i := range grants {
+		if g := &grants[i]; g.Payload == nil {
+			byTask[g.Task], list = g, append(list, g.Task)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	err := eachRow(ctx, tx, selectPayloads+sqldb.Placeholders(len(list)), settle.IDArgs(list), func(scan func(...any) error) error {
+		var (
+			id      sqldb.ID
+			payload []byte
+		)
+		err := scan(&id, &payload)
+		if g := byTask[id]; g != nil {
+			g.Payload = payload
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read payloads: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,490 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+	"github.com/orbitkit/orbit/server/internal/task"
+)
+
+const (
+	maxExamined   = 1000    // tasks that one claim looks at
+	maxClaimBytes = 4 << 20 // payload bytes that one claim gives away (LIC-014)
+)
+
+// Claim gives tasks of lanes to takers: up to MaxBatch, the best by order value first,
+// each to the taker with the most slots left that can take it. Tasks whose key is busy
+// or exhausted are parked, and the claim goes on to the next (KEY-011). Takers must
+// differ in their process.
+//
+// An error means that nothing is known to have been given away; a lease that was taken
+// nevertheless ends by itself.
+func (d *Dispatcher) Claim(ctx context.Context, lanes []Lane, takers []Taker) (Claimed, error) {
+	all := Claimed{Lanes: make(map[int64]LaneEnd, len(lanes))}
+	var open, limited []Lane
+	for _, l := range lanes {
+		if d.limited.has(l.Queue) {
+			limited = append(limited, l)
+		} else {
+			open = append(open, l)
+		}
+	}
+	err := d.claim(ctx, &all, open, takers, false)
+	if errors.Is(err, errLimited) {
+		return d.Claim(ctx, lanes, takers) // the queues concerned are known now
+	}
+	if err == nil {
+		err = d.claim(ctx, &all, limited, takers, true)
+	}
+	if err != nil && len(all.Grants) == 0 {
+		return Claimed{}, fmt.Errorf("claim tasks: %w", err)
+	}
+	if err != nil { // what is given is given
+		d.log.ErrorContext(ctx, "claim of limited queues failed", "err", err)
+	}
+	return all, nil
+}
+
+// claim runs one transaction and adds what it gave away to all.
+func (d *Dispatcher) claim(ctx context.Context, all *Claimed, lanes []Lane, takers []Taker, limited bool) error {
+	if len(lanes) == 0 {
+		return nil
+	}
+	var c *claim
+	err := d.db.TxResolve(ctx, func(tx *sqldb.Tx) error {
+		c = newClaim(d, tx, lanes, takers, all.Grants)
+		return c.run(ctx, limited)
+	}, func(ctx context.Context, q sqldb.Querier) (bool, error) {
+		return c.committed(ctx, q)
+	})
+	if err != nil {
+		return err
+	}
+	all.Grants = append(all.Grants, c.grants...)
+	all.Replaced = append(all.Replaced, c.replaced...)
+	for id, l := range c.lanes {
+		all.Lanes[id] = l.result()
+	}
+	return nil
+}
+
+// A claim is one claim transaction.
+type claim struct {
+	d        *Dispatcher
+	tx       *sqldb.Tx
+	now      int64
+	lanes    map[int64]*laneClaim
+	order    []int64 // lanes, as given
+	takers   []takerRoom
+	slots    int // left in the batch
+	bytes    int // left in the batch
+	examined int
+	keys     settle.Keys
+	replaced []int
+
+	grants []Grant
+	taken  []*candidate
+	parked []sqldb.ID
+}
+
+// laneClaim is how far the claim is in one lane.
+type laneClaim struct {
+	Lane
+	gate    *gate
+	after   *place
+	stopped bool    // for the reason end, before its end was reached
+	end     LaneEnd // if stopped
+	atEnd   bool    // read to its end
+	skipped bool    // somebody else held a candidate or its key
+}
+
+func (l *laneClaim) stop(end LaneEnd) { l.end, l.stopped = end, true }
+
+func (l *laneClaim) done() bool { return l.stopped || l.atEnd }
+
+// result tells why nothing more was taken.
+func (l *laneClaim) result() LaneEnd {
+	switch {
+	case l.stopped:
+		return l.end
+	case l.skipped:
+		return LaneSkipped
+	case l.atEnd:
+		return LaneEmpty
+	}
+	return LaneMore
+}
+
+// takerRoom is what a taker takes besides what it got.
+type takerRoom struct {
+	*Taker
+	slots int
+	bytes int
+	lanes map[int64]bool
+}
+
+func newClaim(d *Dispatcher, tx *sqldb.Tx, lanes []Lane, takers []Taker, given []Grant) *claim {
+	c := &claim{d: d, tx: tx, lanes: make(map[int64]*laneClaim), slots: MaxBatch, bytes: maxClaimBytes, keys: settle.Keys{}}
+	for _, l := range lanes {
+		c.lanes[l.ID()] = &laneClaim{Lane: l}
+		c.order = append(c.order, l.ID())
+	}
+	for i := range takers {
+		room := takerRoom{Taker: &takers[i], slots: takers[i].Slots, bytes: takers[i].Bytes, lanes: make(map[int64]bool)}
+		for _, l := range takers[i].Lanes {
+			room.lanes[l] = true
+		}
+		c.takers = append(c.takers, room)
+	}
+	for i := range given {
+		c.use(&c.takers[given[i].Taker], len(given[i].Payload))
+	}
+	return c
+}
+
+func (c *claim) use(t *takerRoom, size int) {
+	t.slots, t.bytes = t.slots-1, t.bytes-size
+	c.slots, c.bytes = c.slots-1, c.bytes-size
+}
+
+// run takes no waiting lock on a task or a key: sessions are read plainly, queues are
+// locked before the first task, and everything else with SKIP LOCKED.
+func (c *claim) run(ctx context.Context, limited bool) error {
+	var err error
+	if c.replaced, err = c.d.replacedTakers(ctx, c.tx, c.given()); err != nil {
+		return err
+	}
+	for _, i := range c.replaced {
+		c.takers[i].slots = 0
+	}
+	if err := c.openGates(ctx, limited); err != nil {
+		return err
+	}
+	for more := true; more; {
+		if more, err = c.round(ctx); err != nil {
+			return err
+		}
+	}
+	return c.write(ctx)
+}
+
+func (c *claim) given() []Taker {
+	list := make([]Taker, len(c.takers))
+	for i := range c.takers {
+		list[i] = *c.takers[i].Taker
+	}
+	return list
+}
+
+// openGates leaves out the lanes of queues that may not dispatch, before any task is read.
+func (c *claim) openGates(ctx context.Context, limited bool) error {
+	var queues []sqldb.ID
+	for _, l := range c.lanes {
+		queues = append(queues, l.Queue)
+	}
+	queues = settle.SortedIDs(queues)
+	var (
+		gates map[sqldb.ID]*gate
+		err   error
+	)
+	if limited {
+		gates, err = c.d.lockGates(ctx, c.tx, queues)
+	} else {
+		gates, err = c.d.shareGates(ctx, c.tx, queues)
+	}
+	if err != nil {
+		return err
+	}
+	for _, l := range c.lanes {
+		l.gate = gates[l.Queue]
+		switch {
+		case l.gate == nil || !l.gate.open:
+			l.stop(LaneClosed)
+		case l.gate.full():
+			l.stop(LaneFull)
+		}
+	}
+	return nil
+}
+
+// round reads and judges one set of candidates and reports whether another may find more.
+func (c *claim) round(ctx context.Context) (more bool, err error) {
+	lanes := c.openLanes()
+	if len(lanes) == 0 {
+		return false, nil
+	}
+	list, err := c.read(ctx, lanes)
+	if err != nil || len(list) == 0 {
+		return false, err
+	}
+	if err := c.lockKeys(ctx, list); err != nil {
+		return false, err
+	}
+	// Read after the keys are locked: a permit never begins before the last one ended.
+	if c.now, err = c.tx.Dialect().ClockNow(ctx, c.tx); err != nil {
+		return false, fmt.Errorf("read database clock: %w", err)
+	}
+	for _, x := range list {
+		if l := c.lanes[x.lane]; !l.stopped {
+			c.judge(l, x)
+		}
+	}
+	if c.examined += len(list); c.examined >= maxExamined {
+		c.stopAll(LaneMore)
+	}
+	return true, nil
+}
+
+// openLanes returns the lanes that are not at an end and that a taker can still take.
+func (c *claim) openLanes() []int64 {
+	var lanes []int64
+	for _, id := range c.order {
+		switch l := c.lanes[id]; {
+		case l.done():
+		case c.slots <= 0 || c.demand(id) == 0:
+			l.stop(LaneMore)
+		default:
+			lanes = append(lanes, id)
+		}
+	}
+	return lanes
+}
+
+// demand is how many tasks of a lane the takers take.
+func (c *claim) demand(lane int64) int {
+	n := 0
+	for i := range c.takers {
+		if t := &c.takers[i]; t.lanes[lane] && t.bytes > 0 {
+			n += t.slots
+		}
+	}
+	return min(n, c.slots)
+}
+
+// demandOf is how many tasks of all lanes together the takers take.
+func (c *claim) demandOf(lanes []int64) int {
+	n := 0
+	for i := range c.takers {
+		t := &c.takers[i]
+		if t.bytes > 0 && slices.ContainsFunc(lanes, func(id int64) bool { return t.lanes[id] }) {
+			n += t.slots
+		}
+	}
+	return min(n, c.slots)
+}
+
+func (c *claim) stopAll(end LaneEnd) {
+	for _, l := range c.lanes {
+		if !l.done() {
+			l.stop(end)
+		}
+	}
+}
+
+// read locks the next candidates of lanes, the best of all first.
+func (c *claim) read(ctx context.Context, lanes []int64) ([]*candidate, error) {
+	share := make(map[int64]int, len(lanes))
+	if c.examined == 0 {
+		var err error
+		if share, err = shareOut(ctx, c.tx, lanes, c.demandOf(lanes)); err != nil {
+			return nil, err
+		}
+	} else { // something was parked or passed over: go on in every lane
+		for _, id := range lanes {
+			share[id] = c.demand(id)
+		}
+	}
+	var all []*candidate
+	for _, id := range lanes {
+		l := c.lanes[id]
+		n, some := share[id]
+		if !some {
+			l.atEnd = true
+			continue
+		}
+		n = min(n, c.demand(id))
+		if n == 0 {
+			continue // others are better this time
+		}
+		list, err := readCandidates(ctx, c.tx, id, l.after, n)
+		if err != nil {
+			return nil, err
+		}
+		l.advance(list, n)
+		// Where rows were seen and not got, somebody else has them, perhaps only for now.
+		l.skipped = l.skipped || len(lanes) > 1 && len(list) < n
+		all = append(all, list...)
+	}
+	inOrder(all)
+	return all, nil
+}
+
+// advance notes how far a lane was read, and whether to its end.
+func (l *laneClaim) advance(list []*candidate, wanted int) {
+	if len(list) > 0 {
+		last := list[len(list)-1]
+		l.after = &place{last.order, last.grant.Task}
+	}
+	if len(list) < wanted {
+		l.atEnd = true
+	}
+}
+
+// lockKeys locks the keys of candidates that are not locked yet.
+func (c *claim) lockKeys(ctx context.Context, list []*candidate) error {
+	var digests []settle.Digest
+	for _, x := range list {
+		if x.keyed && c.keys[x.key] == nil {
+			digests = append(digests, x.key)
+		}
+	}
+	keys, err := settle.LockKeys(ctx, c.tx, digests, c.tx.Dialect().SkipLocked)
+	for digest, k := range keys {
+		c.keys[digest] = k
+	}
+	return err
+}
+
+// judge gives a candidate away, parks it, or leaves it where it is.
+func (c *claim) judge(l *laneClaim, x *candidate) {
+	if !x.claimable(c.now) || !x.fits(l.Lane, l.gate.namespace) {
+		return
+	}
+	var key *settle.Key
+	if x.keyed {
+		if key = c.keys[x.key]; key == nil || !c.sameKey(key, x) {
+			l.skipped = true
+			return
+		}
+		if !key.Free() || key.Exhausted() {
+			c.parked = append(c.parked, x.grant.Task)
+			return
+		}
+	}
+	taker := c.takerFor(x)
+	switch {
+	case taker < 0 || c.slots <= 0:
+		l.stop(LaneMore)
+	case !l.gate.take():
+		l.stop(LaneFull)
+	default:
+		c.give(x, taker, l.gate.application, key)
+	}
+}
+
+// sameKey compares the whole key: two keys with one digest are never taken for one
+// (KEY-015).
+func (c *claim) sameKey(key *settle.Key, x *candidate) bool {
+	if key.Namespace == x.grant.Namespace && string(key.Text) == x.grant.ConcurrencyKey {
+		return true
+	}
+	c.d.log.Error("row of a resource key does not fit its task", "task_id", x.grant.Task.String())
+	return false
+}
+
+// takerFor returns the taker with the most slots left that can take x, or -1.
+func (c *claim) takerFor(x *candidate) int {
+	best := -1
+	if x.size > c.bytes && len(c.taken) > 0 {
+		return best
+	}
+	for i := range c.takers {
+		t := &c.takers[i]
+		if t.slots > 0 && t.lanes[x.lane] && t.bytes >= x.size && (best < 0 || t.slots > c.takers[best].slots) {
+			best = i
+		}
+	}
+	return best
+}
+
+// give makes the attempt and its permit.
+func (c *claim) give(x *candidate, taker int, application sqldb.ID, key *settle.Key) {
+	g := &x.grant
+	g.Taker, g.Attempt = taker, sqldb.NewID()
+	if key != nil {
+		g.Token, _ = key.Take(g.Task, g.Epoch) // it is free and not exhausted
+	}
+	c.use(&c.takers[taker], x.size)
+	x.application = application
+	c.taken = append(c.taken, x)
+}
+
+// committed looks for what the claim wrote. One that gave nothing away may run again.
+func (c *claim) committed(ctx context.Context, q sqldb.Querier) (bool, error) {
+	if len(c.grants) == 0 {
+		return false, nil
+	}
+	var n int
+	err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM attempt WHERE id = ?", c.grants[0].Attempt).Scan(&n)
+	return n > 0, err
+}
+
+const parkTasks = `
+UPDATE task
+SET dispatch_state = 3, dispatch_lane = NULL
+WHERE id IN `
+
+const leaseTasks = `
+UPDATE task
+SET attempt_id = (SELECT a.id FROM attempt a WHERE a.task_id = task.id AND a.live = 1),
+    state = 2, revision = revision + 1, updated_at = ?, epoch = epoch + 1, attempt_count = attempt_count + 1,
+    dispatch_state = 0, dispatch_lane = NULL, expire_at = NULL
+WHERE id IN `
+
+// write makes everything true that was decided.
+func (c *claim) write(ctx context.Context) error {
+	if err := c.update(ctx, parkTasks, nil, c.parked); err != nil {
+		return fmt.Errorf("park tasks: %w", err)
+	}
+	if len(c.taken) == 0 {
+		return nil
+	}
+	attempts, tokens, events, tasks := c.rows()
+	if err := c.keys.Save(ctx, c.tx); err != nil {
+		return err
+	}
+	if err := settle.InsertAttempts(ctx, c.tx, attempts, tokens); err != nil {
+		return err
+	}
+	if err := c.update(ctx, leaseTasks, []any{c.now}, tasks); err != nil {
+		return fmt.Errorf("lease tasks: %w", err)
+	}
+	if err := task.InsertEvents(ctx, c.tx, events); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	return readPayloads(ctx, c.tx, c.grants)
+}
+
+func (c *claim) update(ctx context.Context, query string, args []any, ids []sqldb.ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := c.tx.ExecContext(ctx, query+sqldb.Placeholders(len(ids)), append(args, settle.IDArgs(ids)...)...)
+	return err
+}
+
+// rows makes what is inserted for the tasks given away, and the grants.
+func (c *claim) rows() (attempts []*settle.Attempt, tokens []uint64, events []task.Event, tasks []sqldb.ID) {
+	for _, x := range c.taken {
+		g, t := &x.grant, c.takers[x.grant.Taker]
+		g.LeaseUntil = min(c.now+c.d.lease, x.deadlineAt)
+		g.Lease, g.Deadline = left(g.LeaseUntil, c.now), left(x.deadlineAt, c.now)
+		attempts = append(attempts, &settle.Attempt{
+			ID: g.Attempt, Task: g.Task, Number: g.Number, Epoch: g.Epoch,
+			Namespace: g.Namespace, Application: x.application, Queue: g.Queue, Process: t.Process, Node: []byte(c.d.node),
+			State: task.AttemptLeased, LeaseUntil: g.LeaseUntil, LeaseMS: int64(c.d.Lease() / time.Millisecond), ClaimedAt: c.now,
+		})
+		tokens = append(tokens, g.Token)
+		events = append(events, task.Event{
+			Task: g.Task, Revision: x.revision + 1, Kind: task.EventClaimed, Attempt: g.Attempt, Credential: t.Credential, At: c.now,
+		})
+		tasks = append(tasks, g.Task)
+		c.grants = append(c.grants, *g)
+	}
+	return attempts, tokens, events, tasks
+}

@@ -1,0 +1,240 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+)
+
+// stateActive is the state of an application and of a namespace in use.
+const stateActive = 1
+
+// A gate says whether, and for how many attempts more, a queue may dispatch.
+type gate struct {
+	namespace   sqldb.ID
+	application sqldb.ID
+	open        bool
+	room        *room // of the queue; nil for no limit
+	appRoom     *room // of the application, shared by its queues; nil for no limit
+}
+
+// A room is what is left of a limit.
+type room struct{ left int64 }
+
+// take reports whether there is room for one more, and uses it.
+func (g *gate) take() bool {
+	if g.full() {
+		return false
+	}
+	for _, r := range []*room{g.room, g.appRoom} {
+		if r != nil {
+			r.left--
+		}
+	}
+	return true
+}
+
+func (g *gate) full() bool {
+	return g.room != nil && g.room.left <= 0 || g.appRoom != nil && g.appRoom.left <= 0
+}
+
+// errLimited reports that a limit was met where none was expected. The transaction is
+// rolled back and begun again with the locks that a limit needs, instead of raising
+// shared locks to exclusive ones (REF-QUOTA-002).
+var errLimited = errors.New("a queue or its application has a limit")
+
+// limitedQueues remembers which queues have a limit, so that the right locks are taken
+// at once. It is a hint only: the locked rows decide.
+type limitedQueues struct {
+	mu     sync.Mutex
+	queues map[sqldb.ID]struct{}
+}
+
+const maxLimitedQueues = 10_000
+
+func (l *limitedQueues) has(queue sqldb.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.queues[queue]
+	return ok
+}
+
+func (l *limitedQueues) set(queue sqldb.ID, limited bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !limited {
+		delete(l.queues, queue)
+		return
+	}
+	if l.queues == nil || len(l.queues) >= maxLimitedQueues {
+		l.queues = make(map[sqldb.ID]struct{})
+	}
+	l.queues[queue] = struct{}{}
+}
+
+const selectGates = `
+SELECT q.id, n.id, a.id, q.paused, n.state, a.state, a.dispatch_stopped,
+       q.max_concurrency + q.max_backlog + COALESCE(x.max_active_attempts + x.max_unfinished, 0)
+FROM queue q
+JOIN namespace n ON n.id = q.namespace_id
+JOIN application a ON a.id = n.application_id
+LEFT JOIN application_quota x ON x.application_id = a.id
+WHERE q.id IN `
+
+// shareGates reads whether queues without limits may dispatch. The rows are
+// share-locked, so that who pauses a queue or sets a limit waits for this claim and is
+// obeyed by the next.
+func (d *Dispatcher) shareGates(ctx context.Context, tx *sqldb.Tx, queues []sqldb.ID) (map[sqldb.ID]*gate, error) {
+	gates, limited, err := d.readGates(ctx, tx, queues, tx.Dialect().Share)
+	if err == nil && limited {
+		err = errLimited
+	}
+	return gates, err
+}
+
+func (d *Dispatcher) readGates(ctx context.Context, tx *sqldb.Tx, queues []sqldb.ID, lock string) (gates map[sqldb.ID]*gate, limited bool, err error) {
+	rows, err := tx.QueryContext(ctx, selectGates+sqldb.Placeholders(len(queues))+" ORDER BY q.id"+lock, settle.IDArgs(queues)...)
+	if err != nil {
+		return nil, false, fmt.Errorf("read queues: %w", err)
+	}
+	defer rows.Close()
+	gates = make(map[sqldb.ID]*gate, len(queues))
+	for rows.Next() {
+		var (
+			queue                    sqldb.ID
+			g                        gate
+			paused, stopped          bool
+			namespace, app, limitSum int64
+		)
+		if err := rows.Scan(&queue, &g.namespace, &g.application, &paused, &namespace, &app, &stopped, &limitSum); err != nil {
+			return nil, false, fmt.Errorf("read queues: %w", err)
+		}
+		g.open = !paused && !stopped && namespace == stateActive && app == stateActive
+		gates[queue] = &g
+		limited = limited || limitSum > 0
+		d.limited.set(queue, limitSum > 0)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, false, fmt.Errorf("read queues: %w", err)
+	}
+	return gates, limited, nil
+}
+
+// lockGates is shareGates for queues that have a limit, or whose application has one:
+// it locks first the quotas of the applications, then the queues, and counts the live
+// attempts. Ends of attempts do not touch these rows, so the counts cannot drift.
+func (d *Dispatcher) lockGates(ctx context.Context, tx *sqldb.Tx, queues []sqldb.ID) (map[sqldb.ID]*gate, error) {
+	gates, _, err := d.readGates(ctx, tx, queues, "")
+	if err != nil {
+		return nil, err
+	}
+	var applications []sqldb.ID
+	for _, g := range gates {
+		applications = append(applications, g.application)
+	}
+	appRooms, _, err := lockRooms(ctx, tx, applicationLimits, settle.SortedIDs(applications))
+	if err != nil {
+		return nil, fmt.Errorf("lock quotas of applications: %w", err)
+	}
+	rooms, paused, err := lockRooms(ctx, tx, queueLimits, queues)
+	if err != nil {
+		return nil, fmt.Errorf("lock queues: %w", err)
+	}
+	for id, g := range gates {
+		g.room, g.appRoom = rooms[id], appRooms[g.application]
+		g.open = g.open && !paused[id]
+	}
+	return gates, nil
+}
+
+// limits are the two statements that make rooms.
+type limits struct{ lock, count string }
+
+var (
+	applicationLimits = limits{
+		lock: `
+SELECT application_id, max_active_attempts, 0
+FROM application_quota
+WHERE application_id IN %s
+ORDER BY application_id%s`,
+		count: `
+SELECT application_id, COUNT(*)
+FROM attempt
+WHERE live = 1 AND application_id IN %s
+GROUP BY application_id`,
+	}
+	queueLimits = limits{
+		lock: `
+SELECT id, max_concurrency, paused
+FROM queue
+WHERE id IN %s
+ORDER BY id%s`,
+		count: `
+SELECT queue_id, COUNT(*)
+FROM attempt
+WHERE live = 1 AND queue_id IN %s
+GROUP BY queue_id`,
+	}
+)
+
+// lockRooms locks rows and tells what is left of their limits, and which are paused.
+func lockRooms(ctx context.Context, tx *sqldb.Tx, l limits, ids []sqldb.ID) (map[sqldb.ID]*room, map[sqldb.ID]bool, error) {
+	if len(ids) == 0 {
+		return nil, nil, nil
+	}
+	var (
+		rooms   = make(map[sqldb.ID]*room)
+		paused  = make(map[sqldb.ID]bool)
+		limited []sqldb.ID
+	)
+	query := fmt.Sprintf(l.lock, sqldb.Placeholders(len(ids)), tx.Dialect().ForUpdate)
+	err := eachRow(ctx, tx, query, settle.IDArgs(ids), func(scan func(...any) error) error {
+		var (
+			id   sqldb.ID
+			most int64
+			stop bool
+		)
+		if err := scan(&id, &most, &stop); err != nil {
+			return err
+		}
+		if paused[id] = stop; most > 0 {
+			rooms[id], limited = &room{most}, append(limited, id)
+		}
+		return nil
+	})
+	if err != nil || len(limited) == 0 {
+		return nil, paused, err
+	}
+	query = fmt.Sprintf(l.count, sqldb.Placeholders(len(limited)))
+	err = eachRow(ctx, tx, query, settle.IDArgs(limited), func(scan func(...any) error) error {
+		var (
+			id   sqldb.ID
+			live int64
+		)
+		if err := scan(&id, &live); err != nil {
+			return err
+		}
+		rooms[id].left -= live
+		return nil
+	})
+	return rooms, paused, err
+}
+
+// eachRow runs a query and calls f with the scan of each row.
+func eachRow(ctx context.Context, q sqldb.Querier, query string, args []any, f func(scan func(...any) error) error) error {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := f(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

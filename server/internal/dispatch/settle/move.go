@@ -1,0 +1,90 @@
+package settle
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/task"
+)
+
+// A move is what happens to the row of a task that leaves LEASED, RUNNING or its place
+// in line. Tasks with equal moves are written by one statement.
+type move struct {
+	to          task.State
+	uncertain   bool
+	unstarted   bool // one more un-started claim in a row
+	result      bool // take the result from the attempt
+	wait        task.DispatchState
+	availableAt int64 // new one of a DELAYED task; 0 keeps the old
+}
+
+type moves map[move][]sqldb.ID
+
+func (ms *moves) add(m move, id sqldb.ID) {
+	if *ms == nil {
+		*ms = make(moves)
+	}
+	(*ms)[m] = append((*ms)[m], id)
+}
+
+// MySQL assigns from left to right, SQLite from the old row: an assignment below that
+// reads a column stands before the one that changes it.
+const (
+	// The result is already in the attempt's row: it does not travel twice.
+	endTasks = `
+UPDATE task
+SET result = CASE WHEN ? THEN (SELECT a.result FROM attempt a WHERE a.id = task.attempt_id) ELSE result END,
+    state = ?, revision = revision + 1, updated_at = ?, completed_at = ?, attempt_id = NULL,
+    effect_uncertain = ?, unstarted_count = unstarted_count + ?,
+    dispatch_state = 0, dispatch_lane = NULL, expire_at = NULL
+WHERE id IN `
+
+	expireAt = `CASE WHEN start_deadline_at < deadline_at THEN start_deadline_at ELSE deadline_at END`
+
+	requeueTasks = `
+UPDATE task
+SET state = ?, revision = revision + 1, updated_at = ?, attempt_id = NULL,
+    effect_uncertain = ?, unstarted_count = unstarted_count + ?, expire_at = ` + expireAt + `,
+    dispatch_state = ?, dispatch_lane = CASE WHEN ? THEN lane END
+WHERE id IN `
+
+	delayTasks = `
+UPDATE task
+SET order_value = CASE WHEN ? > 0 THEN ? ELSE available_at END,
+    available_at = CASE WHEN ? > 0 THEN ? ELSE available_at END,
+    state = ?, revision = revision + 1, updated_at = ?, attempt_id = NULL,
+    effect_uncertain = ?, unstarted_count = unstarted_count + ?, expire_at = ` + expireAt + `,
+    dispatch_state = ?, dispatch_lane = 0
+WHERE id IN `
+)
+
+// save writes all moves. The rows are locked, so the order does not matter.
+func (ms moves) save(ctx context.Context, tx *sqldb.Tx, now int64) error {
+	for m, ids := range ms {
+		query, args := m.statement(now)
+		if _, err := tx.ExecContext(ctx, query+sqldb.Placeholders(len(ids)), append(args, IDArgs(ids)...)...); err != nil {
+			return fmt.Errorf("move tasks to %v: %w", m.to, err)
+		}
+	}
+	return nil
+}
+
+func (m move) statement(now int64) (query string, args []any) {
+	unstarted := 0
+	if m.unstarted {
+		unstarted = 1
+	}
+	switch m.wait {
+	case task.DispatchReady, task.DispatchKeyBlocked:
+		return requeueTasks, []any{m.to, now, m.uncertain, unstarted, m.wait, m.wait == task.DispatchReady}
+	case task.DispatchDelayed:
+		at := m.availableAt
+		return delayTasks, []any{at, at, at, at, m.to, now, m.uncertain, unstarted, m.wait}
+	}
+	var completed any
+	if m.to.Terminal() {
+		completed = now
+	}
+	return endTasks, []any{m.result, m.to, now, completed, m.uncertain, unstarted}
+}

@@ -1,0 +1,376 @@
+package settle
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/task"
+)
+
+// Reasons in events of attempts and tasks that end without a word from a worker.
+const (
+	ReasonLeaseExpired   = "lease_expired"
+	ReasonAttemptTimeout = "attempt_timeout"
+	ReasonDeadline       = "deadline"
+	ReasonStartDeadline  = "start_deadline"
+	ReasonReturned       = "returned"
+)
+
+// A Settlement is a transaction's hold on tasks, their attempts and their resource
+// keys. It serves one goroutine.
+type Settlement struct {
+	Now int64 // the database's time, read under the locks
+
+	tx       *sqldb.Tx
+	keyless  bool // keys are not locked: nothing may end
+	keys     Keys
+	tasks    map[sqldb.ID]*Task
+	attempts map[sqldb.ID]*Attempt
+
+	started []*Attempt
+	ended   []*Attempt
+	moves   moves
+	events  []task.Event
+	freed   []Digest // keys that may let a parked task go
+}
+
+const selectOwners = `
+SELECT a.task_id, t.concurrency_key_digest
+FROM attempt a
+JOIN task t ON t.id = a.task_id
+WHERE a.id IN `
+
+// OpenAttempts locks attempts with their tasks and resource keys. Attempts that do not
+// exist are left out.
+func OpenAttempts(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (*Settlement, error) {
+	tasks, digests, err := readOwners(ctx, tx, selectOwners, ids)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, tx, tasks, digests, ids)
+}
+
+// OpenToStart locks attempts with their tasks, but no resource key: attempts can only
+// be started in it.
+func OpenToStart(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (*Settlement, error) {
+	tasks, _, err := readOwners(ctx, tx, selectOwners, ids)
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(ctx, tx, tasks, nil, ids)
+	if s != nil {
+		s.keyless = true
+	}
+	return s, err
+}
+
+const selectKeysOfTasks = `
+SELECT id, concurrency_key_digest
+FROM task
+WHERE id IN `
+
+// OpenTasks locks tasks with their resource keys and, if they have one, their live
+// attempt.
+func OpenTasks(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (*Settlement, error) {
+	tasks, digests, err := readOwners(ctx, tx, selectKeysOfTasks, ids)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, tx, tasks, digests, nil)
+}
+
+// OpenKeys locks resource keys alone.
+func OpenKeys(ctx context.Context, tx *sqldb.Tx, digests []Digest) (*Settlement, error) {
+	return open(ctx, tx, nil, digests, nil)
+}
+
+// readOwners reads, without a lock, what never changes of a task: its id and its key.
+func readOwners(ctx context.Context, tx *sqldb.Tx, query string, ids []sqldb.ID) (tasks []sqldb.ID, digests []Digest, err error) {
+	ids = SortedIDs(ids)
+	if len(ids) == 0 {
+		return nil, nil, nil
+	}
+	rows, err := tx.QueryContext(ctx, query+sqldb.Placeholders(len(ids)), IDArgs(ids)...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read keys of tasks: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var (
+			id     sqldb.ID
+			column []byte
+		)
+		if err := rows.Scan(&id, &column); err != nil {
+			return nil, nil, fmt.Errorf("read keys of tasks: %w", err)
+		}
+		tasks = append(tasks, id)
+		switch digest, keyed, err := ParseDigest(column); {
+		case err != nil:
+			return nil, nil, fmt.Errorf("task %v: %w", id, err)
+		case keyed:
+			digests = append(digests, digest)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, nil, fmt.Errorf("read keys of tasks: %w", err)
+	}
+	return tasks, digests, nil
+}
+
+func open(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID, digests []Digest, attempts []sqldb.ID) (*Settlement, error) {
+	s := &Settlement{tx: tx}
+	var err error
+	if s.keys, err = LockKeys(ctx, tx, digests, tx.Dialect().ForUpdate); err != nil {
+		return nil, err
+	}
+	if s.tasks, err = LockTasks(ctx, tx, tasks); err != nil {
+		return nil, err
+	}
+	for _, t := range s.tasks {
+		if !t.AttemptID.IsZero() {
+			attempts = append(attempts, t.AttemptID)
+		}
+	}
+	if s.attempts, err = LockAttempts(ctx, tx, attempts); err != nil {
+		return nil, err
+	}
+	// Only now: locks may have been waited for, and leases have passed meanwhile.
+	s.Now, err = tx.Now(ctx)
+	return s, err
+}
+
+// Attempt returns a locked attempt, or nil.
+func (s *Settlement) Attempt(id sqldb.ID) *Attempt { return s.attempts[id] }
+
+// Task returns a locked task, or nil.
+func (s *Settlement) Task(id sqldb.ID) *Task { return s.tasks[id] }
+
+// Key returns a locked key, or nil.
+func (s *Settlement) Key(digest Digest) *Key { return s.keys[digest] }
+
+// An Ending says how an attempt ends.
+type Ending struct {
+	Act        task.Act
+	Outcome    task.Outcome
+	Reason     string   // of the event; the state machine may have a better one
+	Credential sqldb.ID // who ended it, or zero
+
+	// What a worker reported, if one did.
+	Receipt   []byte
+	Digest    []byte
+	Answer    func(task.State) []byte // stored answer to a repeat, by the state of the task
+	Result    []byte
+	Error     []byte
+	Retryable bool
+}
+
+// EndAttempt ends a live attempt: its permits are released, its task goes where the
+// state machine sends it. It changes nothing if the machine forbids the act
+// ([*task.ForbiddenError]) or the rows do not fit each other.
+func (s *Settlement) EndAttempt(a *Attempt, e Ending) (task.Change, error) {
+	t, err := s.taskOf(a)
+	if err != nil {
+		return task.Change{}, err
+	}
+	if s.keyless {
+		return task.Change{}, fmt.Errorf("attempt %v cannot end without the lock of its key", a.ID)
+	}
+	c, err := task.Apply(t.State, e.Act, t.facts(s.Now))
+	if err != nil {
+		return c, err
+	}
+	a.State, a.Outcome, a.EndedAt = task.AttemptEnded, e.Outcome, micros(s.Now)
+	a.Receipt, a.FinishDigest, a.ending = e.Receipt, e.Digest, e
+	if e.Answer != nil {
+		a.FinishAnswer = e.Answer(c.To)
+	}
+	s.ended = append(s.ended, a)
+	s.release(t, a)
+	s.change(t, c, e, a.ID)
+	return c, nil
+}
+
+// ErrInconsistent reports rows that contradict each other. Nothing is written; a verify
+// run tells more.
+var ErrInconsistent = errors.New("attempt and task do not fit each other")
+
+// taskOf returns the task of a live attempt.
+func (s *Settlement) taskOf(a *Attempt) (*Task, error) {
+	t := s.tasks[a.Task]
+	if t == nil || !a.Live() || t.AttemptID != a.ID || t.Epoch != a.Epoch {
+		return nil, fmt.Errorf("%w: attempt %v, task %v", ErrInconsistent, a.ID, a.Task)
+	}
+	return t, nil
+}
+
+// StartAttempt confirms the start of a leased attempt: from now on its effect counts.
+// The lease never outlives the attempt's timeout, nor that the task's deadline.
+func (s *Settlement) StartAttempt(a *Attempt, lease int64) error {
+	t, err := s.taskOf(a)
+	if err != nil {
+		return err
+	}
+	c, err := task.Apply(t.State, task.ActStart, t.facts(s.Now))
+	if err != nil {
+		return err
+	}
+	timeout := min(s.Now+int64(t.Retry.AttemptTimeoutMS)*1000, t.DeadlineAt)
+	a.State, a.LeaseUntil = task.AttemptRunning, min(s.Now+lease, timeout)
+	a.StartedAt, a.TimeoutAt = micros(s.Now), micros(timeout)
+	t.State, t.Started, t.Unstarted = c.To, t.Started+1, 0
+	t.Revision++
+	s.started = append(s.started, a)
+	s.note(t, c.Event, a.ID, sqldb.ID{}, "")
+	return nil
+}
+
+func micros(at int64) sql.NullInt64 { return sql.NullInt64{Int64: at, Valid: true} }
+
+// release gives back the resource key of an attempt, if it is the attempt's.
+func (s *Settlement) release(t *Task, a *Attempt) {
+	if k := s.keys[t.Key]; t.Keyed && k != nil && k.Release(a.Task, a.Epoch) {
+		s.freed = append(s.freed, t.Key)
+	}
+}
+
+// LeaveLine takes a WAITING task out of line by an act that ends it or has it reviewed.
+func (s *Settlement) LeaveLine(t *Task, act task.Act, reason string, credential sqldb.ID) (task.Change, error) {
+	if t.State != task.Waiting {
+		return task.Change{}, &task.ForbiddenError{State: t.State, Act: act}
+	}
+	c, err := task.Apply(t.State, act, t.facts(s.Now))
+	if err != nil {
+		return c, err
+	}
+	// If it was the READY task of its key's lane, the next one takes its place.
+	if k := s.keys[t.Key]; t.Keyed && k != nil && k.Free() {
+		s.freed = append(s.freed, t.Key)
+	}
+	s.change(t, c, Ending{Act: act, Reason: reason, Credential: credential}, sqldb.ID{})
+	return c, nil
+}
+
+// Recheck has a key looked at as if it had just become free.
+func (s *Settlement) Recheck(k *Key) {
+	if k.Free() {
+		s.freed = append(s.freed, k.Digest)
+	}
+}
+
+// change moves a task in memory and notes what to write.
+func (s *Settlement) change(t *Task, c task.Change, e Ending, attempt sqldb.ID) {
+	s.moves.add(s.moveOf(t, c, e), t.ID)
+	t.State, t.Uncertain, t.AttemptID = c.To, c.Uncertain, sqldb.ID{}
+	t.Revision++
+	reason := e.Reason
+	if c.Reason != "" {
+		reason = c.Reason
+	}
+	s.note(t, c.Event, attempt, e.Credential, reason)
+}
+
+func (s *Settlement) note(t *Task, kind string, attempt, credential sqldb.ID, reason string) {
+	s.events = append(s.events, task.Event{
+		Task: t.ID, Revision: t.Revision, Kind: kind, Attempt: attempt, Credential: credential, Reason: reason, At: s.Now,
+	})
+}
+
+// moveOf tells how the task's row changes.
+func (s *Settlement) moveOf(t *Task, c task.Change, e Ending) move {
+	m := move{to: c.To, uncertain: c.Uncertain, unstarted: e.Act == task.ActGiveBack}
+	switch {
+	case c.To != task.Waiting:
+		m.result = e.Result != nil
+	case e.Act != task.ActGiveBack:
+		m.wait, m.availableAt = task.DispatchDelayed, t.retryAt(s.Now)
+	case !t.knownLane():
+		m.wait = task.DispatchDelayed
+	case t.Keyed && s.keys[t.Key] != nil:
+		m.wait = task.DispatchKeyBlocked // the release lets the best of its lane go
+	default:
+		m.wait = task.DispatchReady
+	}
+	return m
+}
+
+// Flush writes everything and returns the lanes that have a READY task more, the timer's
+// among them if a task waits there.
+func (s *Settlement) Flush(ctx context.Context) (lanes []int64, err error) {
+	if err := s.saveStarted(ctx); err != nil {
+		return nil, err
+	}
+	if err := saveEnded(ctx, s.tx, s.ended); err != nil {
+		return nil, err
+	}
+	if err := s.moves.save(ctx, s.tx, s.Now); err != nil {
+		return nil, err
+	}
+	if err := s.keys.Save(ctx, s.tx); err != nil {
+		return nil, err
+	}
+	if lanes, err = s.promote(ctx); err != nil {
+		return nil, err
+	}
+	if err := task.InsertEvents(ctx, s.tx, s.events); err != nil {
+		return nil, fmt.Errorf("insert events: %w", err)
+	}
+	lanes = append(lanes, s.readied()...)
+	slices.Sort(lanes)
+	return slices.Compact(lanes), nil
+}
+
+const startTasks = `
+UPDATE task
+SET state = 3, revision = revision + 1, updated_at = ?, started_count = started_count + 1, unstarted_count = 0
+WHERE id IN `
+
+func (s *Settlement) saveStarted(ctx context.Context) error {
+	if len(s.started) == 0 {
+		return nil
+	}
+	args := []any{s.Now}
+	for _, a := range s.started {
+		args = append(args, a.Task)
+	}
+	if _, err := s.tx.ExecContext(ctx, startTasks+sqldb.Placeholders(len(s.started)), args...); err != nil {
+		return fmt.Errorf("start tasks: %w", err)
+	}
+	return saveStartedAttempts(ctx, s.tx, s.started)
+}
+
+// readied returns the lanes of tasks that were moved into the claim index.
+func (s *Settlement) readied() []int64 {
+	var lanes []int64
+	for m, ids := range s.moves {
+		for _, id := range ids {
+			switch m.wait {
+			case task.DispatchReady:
+				lanes = append(lanes, s.tasks[id].Lane)
+			case task.DispatchDelayed:
+				lanes = append(lanes, task.TimerLane)
+			}
+		}
+	}
+	return lanes
+}
+
+// Lost is how a live attempt ends of which nothing was heard in time: an un-started one
+// is handed back, a started one is unknown (STATE-006, STATE-024).
+func Lost(a *Attempt, t *Task) Ending {
+	if a.State == task.AttemptLeased {
+		return Ending{Act: task.ActGiveBack, Outcome: task.OutcomeNotStarted, Reason: ReasonLeaseExpired}
+	}
+	e := Ending{Act: task.ActLose, Outcome: task.OutcomeUnknown, Reason: ReasonLeaseExpired}
+	switch {
+	case a.LeaseUntil < a.TimeoutAt.Int64:
+	case a.TimeoutAt.Int64 == t.DeadlineAt:
+		e.Reason = ReasonDeadline
+	default:
+		e.Reason = ReasonAttemptTimeout
+	}
+	return e
+}
