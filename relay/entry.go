@@ -1,0 +1,62 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/outbox"
+)
+
+// An entry is a row on its way from the reader to the ledger.
+type entry struct {
+	row  outbox.Row
+	read time.Time // by this process's clock, when row.ReadAt was the database's
+
+	gateTrial, laneTrial bool // the row tries whether more may follow
+
+	// suspect: the leader before was not able to say that it had no answer for this
+	// row. It may have sent it, and it may have died of it.
+	suspect bool
+	// alone: the row's batch was refused as a whole.
+	alone bool
+}
+
+// now returns the database's time, as far as this process can tell without asking.
+func (e *entry) now() time.Time { return e.row.ReadAt.Add(time.Since(e.read)) }
+
+// uncertain reports whether an earlier send may have been accepted.
+func (e *entry) uncertain() bool { return e.suspect || e.row.Last.Unknown }
+
+// company returns how many rows may share a request with this one. A row whose outcome
+// stays unknown may be the reason for it: it takes fewer and fewer others along.
+func (e *entry) company(most, ramp int) int {
+	switch {
+	case e.alone, e.gateTrial, e.laneTrial:
+		return 1
+	case e.suspect:
+		most = min(most, ramp)
+	}
+	if e.row.Last.Unknown {
+		most = max(1, most>>min(2*e.row.Attempts, 16))
+	}
+	return most
+}
+
+func (e *entry) item() orbit.FrozenItem {
+	return orbit.FrozenItem{Key: e.row.Key, Body: e.row.Request, Traceparent: e.row.Traceparent}
+}
+
+// unsendable returns why the row must not be sent (any more), or OutcomeNone. Only its
+// target's server says how long a key is known.
+func (e *entry) unsendable(window time.Duration) (outbox.Outcome, string) {
+	now := e.now()
+	switch {
+	case !e.row.Intact():
+		return outbox.OutcomeDamaged, "stored request does not match its SHA-256"
+	case now.Sub(e.row.WindowFrom) >= window:
+		return outbox.OutcomeTooOld, "the server may not know the key any more: a second task could come of it"
+	case !e.row.NotAfter.IsZero() && !now.Before(e.row.NotAfter):
+		return outbox.OutcomeExpired, "the time to send has passed"
+	}
+	return outbox.OutcomeNone, ""
+}

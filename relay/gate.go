@@ -1,0 +1,278 @@
+package relay
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/orbitkit/orbit"
+)
+
+// A gateState says how many rows a gate lets through.
+type gateState int
+
+const (
+	gatePaused gateState = iota // none, until a probe finds the right server
+	gateHeld                    // none, until a time that the server named
+	gateTrial                   // one, whose answer opens the gate or closes it again
+	gateOpen                    // all
+)
+
+var gateNames = [...]string{"paused", "held", "trial", "open"}
+
+func (s gateState) String() string { return gateNames[s] }
+
+// A gate stands before one target. All shards that the relay leads share it.
+type gate struct {
+	target  Target
+	cfg     Config
+	log     *slog.Logger
+	changed func()        // called when the gate lets more through
+	kick    chan struct{} // wakes the prober
+
+	mu        sync.Mutex
+	state     gateState
+	round     uint64    // grows when the gate closes
+	answers   uint64    // given by Orbit
+	until     time.Time // held: when it ends; paused: next probe
+	trialEnds time.Time // a row is on trial, until then at the latest
+	openedAt  time.Time
+	backOff   *backoff.ExponentialBackOff
+	delay     time.Duration // of the last closing
+	probed    bool
+	strangers map[int64]struct{} // rows in succession with a 4xx of somebody else
+	shunned   map[int64]struct{} // rows that closed the gate, alone in their request
+
+	namespace string        // of the credential
+	window    time.Duration // how long after WindowFrom a row may be sent
+	maxRows   int           // of a batch
+	maxBytes  int
+	lastError string
+	errorAt   time.Time
+}
+
+func newGate(t Target, cfg Config, changed func()) *gate {
+	return &gate{
+		target:    t,
+		cfg:       cfg,
+		log:       cfg.Logger.With("target", t.Name),
+		changed:   changed,
+		kick:      make(chan struct{}, 1),
+		namespace: t.NamespaceID,
+		backOff:   newBackOff(cfg.PauseFirst, cfg.PauseMost),
+		strangers: map[int64]struct{}{},
+		shunned:   map[int64]struct{}{},
+		maxRows:   cfg.BatchRows,
+		maxBytes:  orbit.MaxBodyBytes,
+	}
+}
+
+// Room that a gate leaves for rows of its target.
+const (
+	roomNone = iota
+	roomTrial
+	roomAll
+)
+
+// room returns how much the gate lets through now and, if it is held, when that ends.
+func (g *gate) room() (int, time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if g.state == gateHeld && !now.Before(g.until) {
+		g.state = gateTrial
+	}
+	switch {
+	case g.state == gateOpen:
+		return roomAll, time.Time{}
+	case g.state == gateHeld:
+		return roomNone, g.until
+	case g.state == gateTrial && now.Before(g.trialEnds):
+		return roomNone, g.trialEnds
+	case g.state == gateTrial:
+		return roomTrial, time.Time{}
+	}
+	return roomNone, time.Time{}
+}
+
+// beginTrial lets one row through a gate on trial; false if another one was faster. A
+// trial whose end is never reported ends by itself.
+func (g *gate) beginTrial() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if g.state != gateTrial || now.Before(g.trialEnds) {
+		return g.state == gateOpen
+	}
+	g.trialEnds = now.Add(g.cfg.Lease)
+	return true
+}
+
+// endTrial reports that the row on trial tells nothing about the target.
+func (g *gate) endTrial() {
+	g.mu.Lock()
+	g.trialEnds = time.Time{}
+	g.mu.Unlock()
+	g.changed()
+}
+
+// passes reports whether a row that was read earlier may still be sent.
+func (g *gate) passes(onTrial bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state == gateOpen || g.state == gateTrial && onTrial
+}
+
+// A ticket remembers how things stood when a request began, so that its failure is
+// not held against a target that has answered others since, nor counted twice.
+type ticket struct{ round, answers uint64 }
+
+func (g *gate) ticket() ticket {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return ticket{round: g.round, answers: g.answers}
+}
+
+// answered reports that Orbit itself has answered.
+func (g *gate) answered(t ticket) {
+	g.mu.Lock()
+	opened := g.answeredLocked() && t.round == g.round
+	if opened {
+		g.state, g.openedAt = gateOpen, time.Now()
+		clear(g.shunned)
+	}
+	g.mu.Unlock()
+	if opened {
+		g.log.Info("target opened")
+		g.changed()
+	}
+}
+
+func (g *gate) answeredLocked() (onTrial bool) {
+	g.answers++
+	clear(g.strangers)
+	return g.state == gateTrial
+}
+
+// full holds the gate for the time that Orbit asked for.
+func (g *gate) full(t ticket, asked time.Duration, why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.answeredLocked()
+	g.holdLocked(t, asked, why)
+}
+
+// throttled holds the gate for somebody in front of Orbit.
+func (g *gate) throttled(t ticket, asked time.Duration, why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holdLocked(t, asked, why)
+}
+
+func (g *gate) holdLocked(t ticket, asked time.Duration, why string) {
+	if t.round != g.round {
+		if until := time.Now().Add(asked); g.state == gateHeld && until.After(g.until) {
+			g.until = until
+		}
+		return
+	}
+	g.closeLocked(gateHeld, asked, why)
+	g.log.Warn("target held", "for", g.delay, "err", why)
+}
+
+// unreachable closes the gate after a request without a usable answer, unless others
+// were answered meanwhile: then it may have been the row.
+func (g *gate) unreachable(t ticket, asked time.Duration, why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.round != g.round || g.answers > t.answers {
+		return
+	}
+	g.closeLocked(gatePaused, asked, why)
+	g.log.Warn("target cannot be reached", "probe_in", g.delay, "err", why)
+}
+
+// wrong closes the gate because the target is misconfigured. Rows are those whose
+// request, alone, said so.
+func (g *gate) wrong(t ticket, why string, rows ...int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.round == g.round {
+		g.wrongLocked(why, rows)
+	}
+}
+
+func (g *gate) wrongLocked(why string, rows []int64) {
+	for _, seq := range rows {
+		g.shunned[seq] = struct{}{}
+	}
+	g.closeLocked(gatePaused, 0, why)
+	g.log.Error("target paused", "probe_in", g.delay, "err", why)
+}
+
+// stranger reports that a row alone got a 4xx that Orbit does not stand behind. Three
+// different rows in succession are too many to be the rows' own fault (REL-026).
+func (g *gate) stranger(t ticket, seq int64, why string) {
+	const tooMany = 3
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trialEnds = time.Time{}
+	g.strangers[seq] = struct{}{}
+	if t.round == g.round && len(g.strangers) >= tooMany {
+		clear(g.strangers)
+		g.wrongLocked(why, nil)
+	}
+}
+
+// closeLocked closes the gate for a drawn delay, or longer if so asked. Delays grow
+// until the gate has been open for longer than it was closed.
+func (g *gate) closeLocked(to gateState, asked time.Duration, why string) {
+	if g.state == gateOpen && time.Since(g.openedAt) > g.delay {
+		g.backOff.Reset()
+	}
+	g.delay = max(g.backOff.NextBackOff(), asked)
+	g.state, g.until, g.trialEnds = to, time.Now().Add(g.delay), time.Time{}
+	g.round++
+	g.lastError, g.errorAt = why, time.Now()
+	select {
+	case g.kick <- struct{}{}:
+	default:
+	}
+}
+
+// shuns reports whether another row is to be sent before this one.
+func (g *gate) shuns(seq int64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, shunned := g.shunned[seq]
+	return shunned
+}
+
+// forgive lets shunned rows through, for want of others.
+func (g *gate) forgive() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.shunned)
+}
+
+// limits returns what a batch may hold, and how old a row may be.
+func (g *gate) limits() (rows, bytes int, window time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.maxRows, g.maxBytes, g.window
+}
+
+func (g *gate) stats() TargetStats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return TargetStats{Name: g.target.Name, State: g.state.String(), LastError: g.lastError, LastErrorAt: g.errorAt}
+}
+
+// standing returns the state and what led to it.
+func (g *gate) standing() (gateState, string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state, "target is " + g.state.String() + ": " + g.lastError
+}
