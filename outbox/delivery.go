@@ -42,11 +42,12 @@ func newDeliveries(rows []Delivery) (*deliveries, error) {
 	return b, nil
 }
 
-// update returns the statement for rows whose state compares so, and its arguments.
+// set returns the rest of the UPDATE for rows whose state compares so, and its
+// arguments.
 //
 // Each row has a task of its own; the rest of its answer it shares with the rows of
 // its HTTP batch.
-func (b *deliveries) update(d *sqldb.Dialect, state string) (string, []any) {
+func (b *deliveries) set(d *sqldb.Dialect, state string) (string, []any) {
 	w := choice{args: make([]any, 0, 16+5*len(b.rows))}
 	w.args = append(w.args, int64(OutcomeAccepted), empty, empty, empty)
 	status := shared(&w, b.rows, func(r *delivery) int { return r.Status }, func(v int) any { return v })

@@ -114,14 +114,11 @@ func (o *Outbox) insertRow(ctx context.Context, tx Tx, m *Message, f *frozen, id
 		return 0, err
 	}
 	sum := sha256.Sum256(f.body)
-	var earliest int64
-	if !m.NotBefore.IsZero() {
-		earliest = ceilMicros(m.NotBefore)
-	}
+	earliest := ceilMicros(m.NotBefore)
 	result, err := tx.ExecContext(ctx, o.insert,
 		identity[:], int64(OperationSubmit), empty, int64(shardOf(identity, o.shards)), LaneOf(m.Target, f.request.QueueID), int64(len(f.body)),
 		[]byte(m.Target), []byte(m.Key), queue[:], []byte(f.request.Handler), f.body, sum[:], algorithm, f.digest[:], []byte(m.Traceparent),
-		nullMicros(m.NotBefore), nullMicros(m.NotAfter), earliest, earliest)
+		nullTime(earliest), nullTime(zeroMicros(m.NotAfter)), earliest, earliest)
 	if err != nil {
 		return 0, err
 	}
@@ -130,6 +127,9 @@ func (o *Outbox) insertRow(ctx context.Context, tx Tx, m *Message, f *frozen, id
 
 // ceilMicros rounds up: what is not before t is not before the microsecond after it.
 func ceilMicros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
 	return sqldb.Micros(t.Add(time.Microsecond - 1))
 }
 
@@ -143,12 +143,12 @@ func zeroMicros(t time.Time) int64 {
 	return sqldb.Micros(t)
 }
 
-// nullMicros returns the value of a time column that may be NULL.
-func nullMicros(t time.Time) any {
-	if t.IsZero() {
+// nullTime returns the value of a time column that is NULL for none.
+func nullTime(micros int64) any {
+	if micros == 0 {
 		return nil
 	}
-	return sqldb.Micros(t)
+	return micros
 }
 
 const (

@@ -105,7 +105,7 @@ func (w *rawRow) into(r *Row) {
 	r.Last.Code, r.Last.Message = string(w.code), string(w.message)
 	r.Last.Digest, r.Last.RequestID = string(w.answered), textID(w.requestID)
 	r.CreatedAt, r.WindowFrom, r.ReadAt = sqldb.Time(w.created), sqldb.Time(w.window), sqldb.Time(w.read)
-	r.NotBefore, r.NotAfter = nullTime(w.notBefore), nullTime(w.notAfter)
+	r.NotBefore, r.NotAfter = zeroTime(w.notBefore.Int64), zeroTime(w.notAfter.Int64)
 	r.DueAt, r.AcceptedAt, r.SettledAt = zeroTime(w.due), zeroTime(w.accepted), zeroTime(w.settled)
 }
 
@@ -114,11 +114,4 @@ func zeroTime(n int64) time.Time {
 		return time.Time{}
 	}
 	return sqldb.Time(n)
-}
-
-func nullTime(n sql.NullInt64) time.Time {
-	if !n.Valid {
-		return time.Time{}
-	}
-	return sqldb.Time(n.Int64)
 }

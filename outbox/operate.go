@@ -49,11 +49,15 @@ WHERE seq = ? AND state = 4`
 // Requeue makes a Blocked row Pending and due at once, with the same key and the same
 // bytes. A row whose key the server may no longer know is refused with ErrTooOld
 // unless acceptDuplicateRisk is set: that opens a new window from now, and a second
-// task may come of it. Other states give ErrState.
+// task may come of it. Other states give ErrState, and so does a row whose latest send
+// time has passed.
 func (s *Store) Requeue(ctx context.Context, seq int64, act Act, acceptDuplicateRisk bool) error {
 	return s.operate(ctx, seq, "requeue", act, Pending, func(tx *sqldb.Tx, r *situation) error {
 		if r.state != Blocked {
 			return fmt.Errorf("%w: row %d is %v, only BLOCKED can be requeued", ErrState, seq, r.state)
+		}
+		if r.notAfter.Valid && r.notAfter.Int64 <= r.now {
+			return fmt.Errorf("%w: row %d was not to be sent after %v; discard it", ErrState, seq, sqldb.Time(r.notAfter.Int64))
 		}
 		if age := micros(r.now - r.window); age >= SendWindow && !acceptDuplicateRisk {
 			return fmt.Errorf("%w: row %d waits for %v; requeue it with the duplicate risk accepted, or discard it", ErrTooOld, seq, age.Round(time.Second))
@@ -83,11 +87,12 @@ func (s *Store) Discard(ctx context.Context, seq int64, act Act) error {
 type situation struct {
 	state       State
 	window, now int64
+	notAfter    sql.NullInt64
 }
 
 const (
 	readSituation = `
-SELECT state, window_from, `
+SELECT state, window_from, not_after, `
 
 	readSituationFrom = `
 FROM orbit_outbox
@@ -114,7 +119,7 @@ func (s *Store) operate(ctx context.Context, seq int64, name string, act Act, af
 		// The plain read comes first: a locking read of a row that may be missing
 		// would lock the gap.
 		for _, lock := range []string{"", s.dialect.ForUpdate} {
-			err := tx.QueryRowContext(ctx, query+lock, seq).Scan(&r.state, &r.window, &r.now)
+			err := tx.QueryRowContext(ctx, query+lock, seq).Scan(&r.state, &r.window, &r.notAfter, &r.now)
 			if errors.Is(err, sql.ErrNoRows) {
 				return fmt.Errorf("%w: %d", ErrNotFound, seq)
 			}

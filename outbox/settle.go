@@ -21,14 +21,20 @@ type Delivery struct {
 	AcceptedAt   time.Time
 }
 
-// epochIs lets a statement change rows only while the lease's epoch is that of the
-// caller. The lock makes it wait for a change of leader that is under way, and a change
-// of leader wait for it.
-const epochIs = `
-  AND (SELECT epoch FROM orbit_outbox_lease WHERE shard = ?%s) = ?`
+const (
+	// updateByPrimary begins every settle. On a young table MySQL would rather read
+	// all rows, and then wait for the business transactions that are adding some.
+	updateByPrimary = `
+UPDATE orbit_outbox%s`
+
+	// epochIs lets a statement change the rows of a shard only while the epoch of its
+	// lease is that of the caller. The lock makes it wait for a change of leader that
+	// is under way, and a change of leader wait for it.
+	epochIs = `
+  AND shard = ? AND (SELECT epoch FROM orbit_outbox_lease WHERE shard = ?%s) = ?`
+)
 
 const postponeRows = `
-UPDATE orbit_outbox
 SET due_at = %s + ?, attempts = attempts + 1,
   outcome = ?, outcome_unknown = CASE WHEN ? = 1 THEN 1 ELSE outcome_unknown END,
   answer_status = ?, answer_code = ?, answer_message = ?, answer_digest = ?, answer_request_id = ?
@@ -48,7 +54,6 @@ func (s *Store) Postpone(ctx context.Context, l Lease, seqs []int64, delay time.
 // closeRows takes the state to write for rows without and with the mark of an unknown
 // outcome. MySQL assigns from left to right, so the mark comes after what reads it.
 const closeRows = `
-UPDATE orbit_outbox
 SET state = CASE WHEN outcome_unknown = 1 THEN ? ELSE ? END, due_at = 0, settled_at = %s,
   attempts = attempts + ?, outcome = ?, outcome_unknown = CASE WHEN outcome_unknown = 1 THEN ? ELSE ? END,
   answer_status = ?, answer_code = ?, answer_message = ?, answer_digest = ?, answer_request_id = ?
@@ -86,15 +91,15 @@ func (s *Store) close(ctx context.Context, l Lease, act string, seqs []int64, ma
 // settle runs one statement, whole by itself. It writes each row that it matches, so
 // that the engine's count is the number of rows written, whether the connection counts
 // rows found or rows changed. Only a full count is a verdict; else the lease is read.
-func (s *Store) settle(ctx context.Context, l Lease, act, update string, seqs []int64, args []any) (int, error) {
+func (s *Store) settle(ctx context.Context, l Lease, act, set string, seqs []int64, args []any) (int, error) {
 	if len(seqs) == 0 {
 		return 0, nil
 	}
 	if err := checkCount(len(seqs)); err != nil {
 		return 0, err
 	}
-	query := fmt.Sprintf(update, s.dialect.Clock, sqldb.Placeholders(len(seqs))) + s.epochIs
-	args = append(seqArgs(args, seqs), l.Shard, l.Epoch)
+	query := s.update + fmt.Sprintf(set, s.dialect.Clock, sqldb.Placeholders(len(seqs))) + s.epochIs
+	args = append(seqArgs(args, seqs), l.Shard, l.Shard, l.Epoch)
 	n, err := s.exec(ctx, query, args)
 	if err != nil {
 		return 0, failed(s.dialect, act, err)
@@ -116,7 +121,6 @@ func (s *Store) exec(ctx context.Context, query string, args []any) (int, error)
 
 const (
 	deliverRows = `
-UPDATE orbit_outbox
 SET state = 2, due_at = 0, settled_at = %s, attempts = attempts + 1, outcome = ?, outcome_unknown = 0,
   answer_code = ?, answer_message = ?, answer_digest = ?,
   answer_status = %s, answer_request_id = %s, task_id = %s, deduplicated = %s, accepted_at = %s
@@ -128,8 +132,8 @@ INSERT INTO orbit_outbox_journal
    answer_status, answer_code, answer_message, answer_digest, answer_request_id, created_at)
 SELECT seq, ?, ?, ?, state, 2, outcome, outcome_unknown,
    answer_status, answer_code, answer_message, answer_digest, answer_request_id, %s
-FROM orbit_outbox
-WHERE seq IN %s AND state IN (3, 4, 5)`
+FROM orbit_outbox%s
+WHERE seq IN %s AND state IN (3, 4, 5) AND shard = ?`
 
 	readDelivered = `
 SELECT seq, task_id
@@ -166,8 +170,8 @@ func (s *Store) Deliver(ctx context.Context, l Lease, rows []Delivery) (n int, e
 }
 
 func (s *Store) deliver(ctx context.Context, l Lease, b *deliveries) (int, error) {
-	query, args := b.update(s.dialect, "= 1")
-	n, err := s.exec(ctx, query+s.epochIs, append(args, l.Shard, l.Epoch))
+	set, args := b.set(s.dialect, "= 1")
+	n, err := s.exec(ctx, s.update+set+s.epochIs, append(args, l.Shard, l.Shard, l.Epoch))
 	if err != nil {
 		return 0, failed(s.dialect, "deliver rows", err)
 	}
@@ -184,13 +188,14 @@ func (s *Store) deliverClosed(ctx context.Context, l Lease, b *deliveries) (n in
 			return err
 		}
 		in := sqldb.Placeholders(len(b.rows))
-		journal := fmt.Sprintf(journalClosed, s.dialect.Clock, in)
-		args := seqArgs([]any{[]byte("accepted"), []byte(l.Leader), []byte("an accepted answer is a fact")}, b.seqs)
-		if _, err := tx.ExecContext(ctx, journal, args...); err != nil {
+		journal := fmt.Sprintf(journalClosed, s.dialect.Clock, s.byPrimary, in)
+		journalArgs := seqArgs([]any{[]byte("accepted"), []byte(l.Leader), []byte("an accepted answer is a fact")}, b.seqs)
+		if _, err := tx.ExecContext(ctx, journal, append(journalArgs, l.Shard)...); err != nil {
 			return err
 		}
-		query, args := b.update(s.dialect, "<> 2")
-		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+		set, args := b.set(s.dialect, "<> 2")
+		set, args = set+"\n  AND shard = ?", append(args, l.Shard)
+		if _, err := tx.ExecContext(ctx, s.update+set, args...); err != nil {
 			return err
 		}
 		n, err = b.countHeld(ctx, tx)

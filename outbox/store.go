@@ -12,9 +12,11 @@ import (
 // A Store reads and settles the outbox of one business database, for a relay and for
 // operators. It is safe for concurrent use.
 type Store struct {
-	db      *sqldb.DB
-	dialect *sqldb.Dialect
-	epochIs string // condition of every settle
+	db        *sqldb.DB
+	dialect   *sqldb.Dialect
+	byPrimary string // index hint after the table's name
+	update    string // beginning of every settle
+	epochIs   string // condition of every settle
 }
 
 // Open returns the store of an open business database. Statements that write run on
@@ -28,26 +30,19 @@ func Open(d *Dialect, db, read *sql.DB) (*Store, error) {
 	if db == nil || read == nil {
 		return nil, errors.New("outbox: database is nil")
 	}
-	return &Store{
-		db:      sqldb.New(d, db, read),
-		dialect: d,
-		epochIs: fmt.Sprintf(epochIs, d.Share),
-	}, nil
+	s := &Store{db: sqldb.New(d, db, read), dialect: d, epochIs: fmt.Sprintf(epochIs, d.Share)}
+	if d == MySQL {
+		s.byPrimary = " FORCE INDEX (PRIMARY)"
+	}
+	s.update = fmt.Sprintf(updateByPrimary, s.byPrimary)
+	return s, nil
 }
 
-// check reads nothing, but fails if the outbox tables are not there.
-func (s *Store) check(ctx context.Context) error {
+// Ping fails if the database does not answer or has no outbox tables.
+func (s *Store) Ping(ctx context.Context) error {
 	var n int
 	err := s.db.Read().QueryRowContext(ctx, `SELECT 1 FROM orbit_outbox_lease WHERE shard = -1`).Scan(&n)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	return err
-}
-
-// Ping reports whether the database answers and holds the tables of the outbox.
-func (s *Store) Ping(ctx context.Context) error {
-	if err := s.check(ctx); err != nil {
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return failed(s.dialect, "read the outbox tables", err)
 	}
 	return nil

@@ -1,0 +1,188 @@
+package outboxtest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/orbitkit/orbit/outbox"
+)
+
+var operatorCases = []testCase{
+	{name: "RequeueSendsTheSameAgain", run: requeueSendsTheSameAgain},
+	{name: "RequeueOfAnOldRowNeedsTheRisk", run: requeueOfAnOldRowNeedsTheRisk},
+	{name: "RequeueAfterTheLatestSendIsRefused", run: requeueAfterTheLatestSendIsRefused},
+	{name: "ActsFitTheState", run: actsFitTheState},
+	{name: "ActsNeedANameAndAReason", run: actsNeedANameAndAReason},
+	{name: "HoldsCoverTheirScope", run: holdsCoverTheirScope},
+	{name: "StatusTellsCountsAgesAndLeaders", run: statusTellsCountsAgesAndLeaders},
+}
+
+func (s *suite) blocked(key string) int64 {
+	s.Helper()
+	seq := s.enqueue(message(key)).Seq
+	n, err := s.Store.Block(s.ctx, s.lead(), []int64{seq}, refusal(outbox.OutcomeNeedsPerson))
+	s.want("Block", 1, n, err)
+	return seq
+}
+
+func requeueSendsTheSameAgain(s *suite) {
+	seq := s.blocked("a")
+	window := s.get(seq).WindowFrom
+	if err := s.Store.Requeue(s.ctx, seq, operator, false); err != nil {
+		s.Fatal(err)
+	}
+	r := s.wantState(seq, outbox.Pending)
+	if !r.SettledAt.IsZero() || r.DueAt.IsZero() || !r.WindowFrom.Equal(window) {
+		s.Fatalf("row is %+v, want it due now in the window from %v", r, window)
+	}
+	if due := s.dueSeqs(outbox.Cursor{}, 10); len(due) != 1 {
+		s.Fatalf("rows %v are due, want the requeued one", due)
+	}
+	entries := s.journal(seq)
+	if len(entries) != 1 || entries[0].Action != "requeue" || entries[0].Act != operator || entries[0].Before != outbox.Blocked ||
+		entries[0].After != outbox.Pending || entries[0].Last.Outcome != outbox.OutcomeNeedsPerson {
+		s.Fatalf("journal is %+v", entries)
+	}
+}
+
+func requeueOfAnOldRowNeedsTheRisk(s *suite) {
+	seq := s.blocked("a")
+	old := time.Now().Add(-outbox.SendWindow - time.Minute)
+	s.exec("UPDATE orbit_outbox SET window_from = ? WHERE seq = ?", old.UnixMicro(), seq)
+	s.wantError("Requeue", s.Store.Requeue(s.ctx, seq, operator, false), outbox.ErrTooOld)
+	s.wantState(seq, outbox.Blocked)
+	if entries := s.journal(seq); len(entries) != 0 {
+		s.Fatalf("journal has %+v for an act that was refused", entries)
+	}
+	if err := s.Store.Requeue(s.ctx, seq, operator, true); err != nil {
+		s.Fatal(err)
+	}
+	if r := s.wantState(seq, outbox.Pending); r.ReadAt.Sub(r.WindowFrom) > time.Minute {
+		s.Fatalf("window is from %v, want a new one", r.WindowFrom)
+	}
+}
+
+func requeueAfterTheLatestSendIsRefused(s *suite) {
+	seq := s.blocked("a")
+	s.exec("UPDATE orbit_outbox SET not_after = ? WHERE seq = ?", time.Now().Add(-time.Minute).UnixMicro(), seq)
+	s.wantError("Requeue", s.Store.Requeue(s.ctx, seq, operator, true), outbox.ErrState)
+	s.wantState(seq, outbox.Blocked)
+}
+
+func actsFitTheState(s *suite) {
+	seqs := s.enqueueKeys("pending", "delivered", "rejected", "discarded")
+	l := s.lead()
+	n, err := s.Store.Deliver(s.ctx, l, deliveries(seqs[1:2]))
+	s.want("Deliver", 1, n, err)
+	n, err = s.Store.Reject(s.ctx, l, seqs[2:], refusal(outbox.OutcomeRefused))
+	s.want("Reject", 2, n, err)
+	if err := s.Store.Discard(s.ctx, seqs[3], operator); err != nil {
+		s.Fatal(err)
+	}
+	for i, want := range []outbox.State{outbox.Pending, outbox.Delivered, outbox.Rejected, outbox.Discarded} {
+		s.wantError("Requeue of a row that is "+want.String(), s.Store.Requeue(s.ctx, seqs[i], operator, true), outbox.ErrState)
+		if want != outbox.Rejected {
+			s.wantError("Discard of a row that is "+want.String(), s.Store.Discard(s.ctx, seqs[i], operator), outbox.ErrState)
+		}
+		s.wantState(seqs[i], want)
+	}
+	s.wantError("Discard of a missing row", s.Store.Discard(s.ctx, seqs[3]+1000, operator), outbox.ErrNotFound)
+}
+
+func actsNeedANameAndAReason(s *suite) {
+	seq := s.blocked("a")
+	acts := []outbox.Act{{}, {Operator: "anna"}, {Reason: "why"}, {Operator: strings.Repeat("a", 129), Reason: "why"}, {Operator: "anna", Reason: strings.Repeat("w", 1025)}}
+	for _, act := range acts {
+		for _, err := range []error{
+			s.Store.Requeue(s.ctx, seq, act, true), s.Store.Discard(s.ctx, seq, act),
+			s.Store.Hold(s.ctx, target, "", act), s.Store.Unhold(s.ctx, target, "", act),
+		} {
+			if err == nil {
+				s.Fatalf("an act by %+v was done", act)
+			}
+		}
+	}
+	s.wantState(seq, outbox.Blocked)
+}
+
+func holdsCoverTheirScope(s *suite) {
+	scopes := [][2]string{{"", ""}, {target, ""}, {target, queue}}
+	for _, scope := range scopes {
+		if err := s.Store.Hold(s.ctx, scope[0], scope[1], outbox.Act{Operator: "bob", Reason: "first"}); err != nil {
+			s.Fatal(err)
+		}
+		if err := s.Store.Hold(s.ctx, scope[0], scope[1], operator); err != nil { // again
+			s.Fatal(err)
+		}
+	}
+	covered := [][3]bool{{true, true, true}, {false, true, true}, {false, false, true}} // other target; other queue; both equal
+	holds := s.holds(3)
+	for i, h := range holds {
+		if h.Act != operator || h.CreatedAt.IsZero() || h.Target != scopes[i][0] || h.QueueID != scopes[i][1] {
+			s.Fatalf("hold is %+v, want %v by %+v", h, scopes[i], operator)
+		}
+		got := [3]bool{h.Covers("elsewhere", queue), h.Covers(target, otherQueue), h.Covers(target, queue)}
+		if got != covered[i] {
+			s.Fatalf("hold of %v covers %v, want %v", scopes[i], got, covered[i])
+		}
+	}
+	if err := s.Store.Unhold(s.ctx, target, "", operator); err != nil {
+		s.Fatal(err)
+	}
+	if err := s.Store.Unhold(s.ctx, "elsewhere", "", operator); err != nil { // none there
+		s.Fatal(err)
+	}
+	if holds := s.holds(2); holds[0].Target != "" || holds[1].QueueID != queue {
+		s.Fatalf("holds are %+v, want those of everything and of the queue", holds)
+	}
+	if entries := s.journal(0); len(entries) != 8 || entries[7].Action != "unhold" || !strings.Contains(entries[7].Act.Reason, operator.Reason) {
+		s.Fatalf("journal of holds is %+v", entries)
+	}
+	for _, scope := range [][2]string{{"", queue}, {"no blanks", ""}, {target, "short"}} {
+		if err := s.Store.Hold(s.ctx, scope[0], scope[1], operator); err == nil {
+			s.Fatalf("Hold of %v was done", scope)
+		}
+	}
+}
+
+func (s *suite) holds(want int) []outbox.Hold {
+	s.Helper()
+	holds, err := s.Store.Holds(s.ctx)
+	if err != nil || len(holds) != want {
+		s.Fatalf("Holds = %+v, %v; want %d", holds, err, want)
+	}
+	return holds
+}
+
+func statusTellsCountsAgesAndLeaders(s *suite) {
+	st, err := s.Store.Status(s.ctx)
+	if err != nil || len(st.Count) != 0 || !st.OldestPending.IsZero() || !st.OldestDue.IsZero() || len(st.Leaders) != 0 {
+		s.Fatalf("status of an empty outbox = %+v, %v", st, err)
+	}
+	seqs := s.enqueueKeys("a", "b", "c", "d")
+	l := s.lead()
+	n, err := s.Store.Deliver(s.ctx, l, deliveries(seqs[:1]))
+	s.want("Deliver", 1, n, err)
+	n, err = s.Store.Block(s.ctx, l, seqs[1:2], refusal(outbox.OutcomeNeedsPerson))
+	s.want("Block", 1, n, err)
+	n, err = s.Store.Postpone(s.ctx, l, seqs[2:3], time.Hour, outbox.Answer{Outcome: outbox.OutcomeUnknown, Unknown: true})
+	s.want("Postpone", 1, n, err)
+	// The row is due for an age that no clock step hides.
+	s.exec("UPDATE orbit_outbox SET due_at = due_at - 60000000 WHERE seq = ?", seqs[3])
+	st, err = s.Store.Status(s.ctx)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if st.Count[outbox.Pending] != 2 || st.Count[outbox.Delivered] != 1 || st.Count[outbox.Blocked] != 1 || len(st.Count) != 3 {
+		s.Fatalf("counts are %v", st.Count)
+	}
+	if !st.OldestPending.Equal(s.get(seqs[2]).CreatedAt) {
+		s.Fatalf("oldest pending is of %v, want %v", st.OldestPending, s.get(seqs[2]).CreatedAt)
+	}
+	if age := st.At.Sub(st.OldestDue); age < time.Minute || age > 2*time.Minute {
+		s.Fatalf("oldest due row waits for %v, want a minute", age)
+	}
+	if len(st.Leaders) != 1 || st.Leaders[0].Leader != "first" || st.Leaders[0].Epoch != l.Epoch || st.Leaders[0].Left < 59*time.Minute {
+		s.Fatalf("leaders are %+v", st.Leaders)
+	}
+}
