@@ -63,17 +63,21 @@ func (e *UnresolvedError) Error() string {
 	first, _, _ := strings.Cut(strings.TrimSpace(e.Statement), "\n")
 	what := "whether it took effect cannot be read from the catalogue"
 	if len(e.effects) > 0 {
-		names := make([]string, len(e.effects))
-		for i, f := range e.effects {
-			names[i] = f.String()
-		}
-		what = "only part of it is there, of " + strings.Join(names, ", ")
+		what = "only part of it is there, of " + names(e.effects)
 	}
 	var number int
 	_, _ = fmt.Sscanf(e.Step, "%d", &number)
 	where := fmt.Sprintf("set_name = '%s' AND version = %d AND ordinal = %d", e.Set, number, e.Ordinal)
 	return fmt.Sprintf("statement %d of step %s (%s …) was begun, but a crash hid its end and %s: look at the database; if the statement is in force, UPDATE orbit_migration_statement SET done_at = begun_at WHERE %s; else undo what is there of it and DELETE FROM orbit_migration_statement WHERE %s; then run orbit-migrate up%s again",
 		e.Ordinal, e.Step, first, what, where, where, setFlag(e.Set))
+}
+
+func names(effects []effect) string {
+	texts := make([]string, len(effects))
+	for i, e := range effects {
+		texts[i] = e.String()
+	}
+	return strings.Join(texts, ", ")
 }
 
 func setFlag(set Set) string {

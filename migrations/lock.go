@@ -43,10 +43,12 @@ func acquire(ctx context.Context, db *sqldb.DB, set Set, lease time.Duration, wa
 	told := ""
 	for {
 		other, left, err := l.try(ctx)
-		if err != nil {
+		switch {
+		case db.Dialect().Transient(err): // SQLite: a statement of another runner fills the file
+			other, left = "another process", maxPoll
+		case err != nil:
 			return nil, fmt.Errorf("take migration lock: %w", err)
-		}
-		if other == "" {
+		case other == "":
 			return l, nil
 		}
 		if other != told {

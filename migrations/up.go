@@ -250,7 +250,7 @@ func (r *runner) alreadyRan(ctx context.Context, s step, ordinal int, st stateme
 	case t == traceUnknown:
 		return false, nil
 	}
-	return false, fmt.Errorf("%s exists already, but not by this migration: is this database dedicated to Orbit", st.effects[0])
+	return false, fmt.Errorf("before it ran, the database was already as the statement makes it, at least in part (%s): these are not Orbit's, give it a database of its own", names(st.effects))
 }
 
 // define runs a statement that commits by itself, between its two marks.

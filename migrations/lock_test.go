@@ -1,0 +1,133 @@
+package migrations_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/migrations"
+)
+
+// holdLock writes a lock row for another runner, with a lease of so many microseconds.
+func holdLock(t *testing.T, db *dbtest.DB, holder string, micros int64) {
+	t.Helper()
+	execute(t, db, "DELETE FROM orbit_migration_lock")
+	execute(t, db, "INSERT INTO orbit_migration_lock (set_name, holder, epoch, lease_until) VALUES (?, ?, 7, "+db.Dialect().Clock+" + ?)",
+		[]byte("server"), []byte(holder), micros)
+}
+
+func TestASecondRunnerSaysForWhomItWaitsAndGoesOnWhenTheLockIsFree(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		migrate(t, db, 1)
+		holdLock(t, db, "other host", time.Hour.Microseconds())
+		waiting := make(chan string, 10)
+		done := make(chan error, 1)
+		go func() {
+			_, err := migrations.Up(t.Context(), db.Reopen(t).DB, migrations.Server, migrations.Options{Report: func(e migrations.Event) {
+				if e.Kind == migrations.Waiting {
+					waiting <- e.Holder
+				}
+			}})
+			done <- err
+		}()
+		if holder := <-waiting; holder != "other host" {
+			t.Errorf("waits for %q, want other host", holder)
+		}
+		if v, err := migrations.Version(t.Context(), db.DB, migrations.Server); err != nil || v != 1 {
+			t.Errorf("Version while waiting = %d, %v, want 1", v, err)
+		}
+		execute(t, db, "UPDATE orbit_migration_lock SET holder = ?, lease_until = 0", []byte{})
+		if err := <-done; err != nil {
+			t.Errorf("Up: %v", err)
+		}
+		if len(waiting) != 0 {
+			t.Errorf("said %d more times for whom it waits", len(waiting))
+		}
+	})
+}
+
+func TestAWaitingRunnerStopsWithItsContext(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		migrate(t, db, 1)
+		holdLock(t, db, "other host", time.Hour.Microseconds())
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := migrations.Up(ctx, db.DB, migrations.Server, migrations.Options{Report: func(migrations.Event) { cancel() }})
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "other host") {
+			t.Errorf("Up = %v, want context.Canceled and the holder", err)
+		}
+	})
+}
+
+func TestTheLockOfACrashedRunnerFreesItself(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		migrate(t, db, 1)
+		holdLock(t, db, "crashed", 300_000)
+		waited := false
+		_, err := migrations.Up(t.Context(), db.DB, migrations.Server, migrations.Options{Report: func(e migrations.Event) {
+			waited = waited || e.Kind == migrations.Waiting
+		}})
+		if err != nil || !waited {
+			t.Errorf("Up = %v, waited %v, want success after the lease", err, waited)
+		}
+	})
+}
+
+// A runner that was taken for dead must not go on beside its successor.
+func TestARunnerThatLostTheLockStopsBeforeItsNextStatement(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		other := db.Reopen(t)
+		steal := func(e migrations.Event) {
+			if e.Kind == migrations.StatementRunning && e.Step == "000008_resource" {
+				holdLock(t, other, "successor", time.Hour.Microseconds())
+			}
+		}
+		_, err := migrations.Up(t.Context(), db.DB, migrations.Server, migrations.Options{Report: steal})
+		if !errors.Is(err, migrations.ErrLockLost) {
+			t.Errorf("Up = %v, want ErrLockLost", err)
+		}
+		if v, err := migrations.Version(t.Context(), db.DB, migrations.Server); err != nil || v != 7 {
+			t.Errorf("Version = %d, %v, want 7", v, err)
+		}
+		if _, there := schema(t, db)["resource"]; there {
+			t.Error("the runner without the lock created the next table")
+		}
+		if n := number(t, db, "SELECT COUNT(*) FROM orbit_migration_lock WHERE holder = ?", []byte("successor")); n != 1 {
+			t.Error("the runner without the lock freed its successor's")
+		}
+	})
+}
+
+// The lease is renewed while a statement runs: a runner at work is not taken for dead.
+func TestTheLeaseIsRenewedWhileAStatementRuns(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		other := db.Reopen(t)
+		const lease = "SELECT lease_until FROM orbit_migration_lock"
+		renewed := false
+		slow := func(e migrations.Event) {
+			if renewed || e.Kind != migrations.StatementRunning || e.Step != "000002_task" {
+				return
+			}
+			first := number(t, other, lease)
+			for deadline := time.Now().Add(30 * time.Second); !renewed && time.Now().Before(deadline); {
+				renewed = number(t, other, lease) > first
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
+		if _, err := migrations.Up(t.Context(), db.DB, migrations.Server, migrations.Options{Lease: time.Second, Report: slow}); err != nil {
+			t.Fatal(err)
+		}
+		if !renewed {
+			t.Error("the lease was not renewed")
+		}
+	})
+}
+
+func TestATooShortLeaseIsRefused(t *testing.T) {
+	db := dbtest.Open(t, dbtest.SQLite)
+	if _, err := migrations.Up(t.Context(), db.DB, migrations.Server, migrations.Options{Lease: time.Millisecond}); err == nil {
+		t.Error("Up with a lease of 1ms succeeded")
+	}
+}
