@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
@@ -8,6 +9,7 @@ import (
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
 	"github.com/orbitkit/orbit/server/internal/dispatch/dispatchtest"
+	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
@@ -103,4 +105,15 @@ func expireTimeout(w *dispatchtest.World, attempt sqldb.ID) {
 	w.Exec("UPDATE attempt SET lease_until = ?, timeout_at = ? WHERE id = ?", at, at, attempt)
 }
 
-
+// endByCancel is what a cancel does to a leased attempt.
+func endByCancel(ctx context.Context, tx *sqldb.Tx, attempt sqldb.ID) error {
+	s, err := settle.OpenAttempts(ctx, tx, []sqldb.ID{attempt})
+	if err != nil {
+		return err
+	}
+	if _, err := s.EndAttempt(s.Attempt(attempt), settle.Ending{Act: task.ActCancel, Outcome: task.OutcomeCancelled}); err != nil {
+		return err
+	}
+	_, err = s.Flush(ctx)
+	return err
+}

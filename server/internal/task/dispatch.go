@@ -23,8 +23,8 @@ const (
 // TimerLane is the dispatch lane of every DELAYED task. No lane has this value.
 const TimerLane int64 = 0
 
-// priorityStep is the advantage of one priority level (SUB-012): 30 s in microseconds.
-const priorityStep = 30_000_000
+// PriorityStep is the advantage of one priority level (SUB-012): 30 s in microseconds.
+const PriorityStep = 30_000_000
 
 // Lane returns the lane of a task: what a worker must be able to take to be given it.
 // Keyed tasks have lanes of their own, so that a worker without support for resource
@@ -48,7 +48,7 @@ func Lane(queue sqldb.ID, handler, version string, keyed bool) int64 {
 // OrderValue returns the place of a READY task in its lane: the lowest is claimed
 // first. One priority level outweighs 30 s of waiting (REF-PRI-002).
 func OrderValue(availableAt int64, priority int) int64 {
-	return availableAt - int64(priority)*priorityStep
+	return availableAt - int64(priority)*PriorityStep
 }
 
 // Kinds of rows in the resource table.
