@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log"
 	"regexp"
 	"strconv"
@@ -69,7 +70,10 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	if err := refuseFlags(cfg); err != nil {
 		return nil, err
 	}
-	cfg.InterpolateParams = true // one round trip instead of three; the driver refuses unsafe charsets
+	if err := refuseCharsets(dsn); err != nil {
+		return nil, err
+	}
+	cfg.InterpolateParams = true // one round trip instead of three
 	cfg.Loc = time.UTC
 	cfg.Logger = log.New(io.Discard, "", 0) // its lines would bypass the program's log
 	if cfg.Timeout == 0 {
@@ -106,6 +110,30 @@ func refuseFlags(cfg *mysql.Config) error {
 	return nil
 }
 
+// refuseCharsets allows UTF-8 only: the driver writes values into the statements, and in
+// GBK, Big5 or Shift-JIS the last byte of a character can be a backslash that undoes the
+// escaping. The driver itself looks at the collation alone.
+func refuseCharsets(dsn string) error {
+	for name, value := range parameters(dsn) {
+		if name == "charset" && value != "utf8mb4" || name == "collation" && !strings.HasPrefix(value, "utf8mb4_") {
+			return fmt.Errorf("the DSN's %s must be one of utf8mb4", name)
+		}
+	}
+	return nil
+}
+
+// parameters yields the names and raw values of a DSN's parameters.
+func parameters(dsn string) iter.Seq2[string, string] {
+	_, query, _ := strings.Cut(dsn[strings.LastIndexByte(dsn, '/')+1:], "?")
+	return func(yield func(string, string) bool) {
+		for parameter := range strings.SplitSeq(query, "&") {
+			if name, value, _ := strings.Cut(parameter, "="); !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
 // parseDSN is the driver's parser, which panics on the long-gone parameter strict.
 func parseDSN(dsn string) (cfg *mysql.Config, err error) {
 	defer func() {
@@ -132,10 +160,8 @@ func dsnError(err error, dsn string) error {
 	if strings.HasPrefix(err.Error(), "invalid DSN: ") { // the driver's fixed texts
 		return err
 	}
-	_, query, _ := strings.Cut(dsn[strings.LastIndexByte(dsn, '/')+1:], "?")
-	for parameter := range strings.SplitSeq(query, "&") {
-		name, _, _ := strings.Cut(parameter, "=")
-		if _, err := parseDSN("/?" + parameter); err != nil && driverParameters[name] {
+	for name, value := range parameters(dsn) {
+		if _, err := parseDSN("/?" + name + "=" + value); err != nil && driverParameters[name] {
 			return fmt.Errorf("the value of the DSN's parameter %s is not valid", name)
 		}
 	}
@@ -183,6 +209,10 @@ func checkServer(ctx context.Context, pool *sql.DB) error {
 	if err := pool.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
 		return err
 	}
+	return checkVersion(version)
+}
+
+func checkVersion(version string) error {
 	product, oldest := "MySQL", release{8, 0, 16}
 	if strings.Contains(strings.ToLower(version), "mariadb") {
 		product, oldest = "MariaDB", release{10, 6, 0}
