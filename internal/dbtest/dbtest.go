@@ -49,7 +49,7 @@ func Open(t testing.TB, engine string, sets ...migrations.Set) *DB {
 	if engine == SQLite {
 		address = newSQLite(t, sets)
 	} else {
-		address = newMySQL(t, server(t, engine), sets)
+		address = newMySQL(t, engine, sets)
 	}
 	return openAt(t, engine, address)
 }

@@ -25,14 +25,16 @@ type script struct {
 // mysqlTemplates holds the scripts per list of sets and server.
 var mysqlTemplates templates[script]
 
-// newMySQL creates a fresh migrated database on the server and returns its address.
-func newMySQL(t testing.TB, dsn string, sets []migrations.Set) string {
+// newMySQL creates a fresh migrated database on the engine's server and returns its
+// address.
+func newMySQL(t testing.TB, engine string, sets []migrations.Set) string {
 	t.Helper()
+	dsn := server(t, engine)
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		t.Fatal("the test server's DSN is malformed")
 	}
-	s, err := mysqlTemplates.get(sets, func(sets []migrations.Set) (script, error) { return makeScript(cfg, sets) }, dsn)
+	s, err := mysqlTemplates.get(sets, func(sets []migrations.Set) (script, error) { return makeScript(cfg, engine, sets) }, dsn)
 	if err != nil {
 		t.Fatalf("prepare template on %s: %v", cfg.Addr, err)
 	}
@@ -98,8 +100,30 @@ func drop(cfg *mysql.Config, name string) error {
 	return execute(cfg, "DROP DATABASE IF EXISTS "+name)
 }
 
+// checkEngine makes sure that a variable names a server of its engine: MariaDB's server
+// is called mysqld on some systems.
+func checkEngine(ctx context.Context, cfg *mysql.Config, engine string) error {
+	conn, closeAll, err := connect(ctx, cfg, "")
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	var version string
+	if err := conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return err
+	}
+	if isMariaDB := strings.Contains(version, "MariaDB"); isMariaDB != (engine == MariaDB) {
+		return fmt.Errorf("the server for %s is of version %s", engine, version)
+	}
+	return nil
+}
+
 // makeScript migrates a database and writes down what came of it.
-func makeScript(cfg *mysql.Config, sets []migrations.Set) (s script, err error) {
+func makeScript(cfg *mysql.Config, engine string, sets []migrations.Set) (s script, err error) {
+	ctx := context.Background()
+	if err := checkEngine(ctx, cfg, engine); err != nil {
+		return script{}, err
+	}
 	if len(sets) == 0 {
 		return script{}, nil
 	}
@@ -111,7 +135,6 @@ func makeScript(cfg *mysql.Config, sets []migrations.Set) (s script, err error) 
 	if err := migrate(address(cfg, name), sets); err != nil {
 		return script{}, err
 	}
-	ctx := context.Background()
 	conn, closeAll, err := connect(ctx, cfg, name)
 	if err != nil {
 		return script{}, err

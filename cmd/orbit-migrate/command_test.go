@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/migrations"
+)
+
+// A result is what one call of the program left.
+type result struct {
+	code     int
+	out, err string
+}
+
+func call(t *testing.T, env map[string]string, args ...string) result {
+	t.Helper()
+	var out, err bytes.Buffer
+	code := run(t.Context(), args, environment{get: func(name string) string { return env[name] }, out: &out, err: &err})
+	return result{code, out.String(), err.String()}
+}
+
+func on(db *dbtest.DB) map[string]string { return map[string]string{"ORBIT_DATABASE": db.Address} }
+
+// CLI-001
+func TestUpStatusAndVersionTellHowFarTheDatabaseIs(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		newest, err := migrations.Latest(migrations.Server, db.Dialect())
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := []struct {
+			args []string
+			want string // regular expression
+		}{
+			{[]string{"version"}, `^0\n$`},
+			{[]string{"up", "--to", "3"}, `^000001_identity applied in .*\n000002_task applied in .*\n000003_execution applied in .*\nset server: 3 steps applied, at version 3\n$`},
+			{[]string{"status"}, `^000001_identity +applied +20.*Z\n(?s:.*)000004_result +pending *\n`},
+			{[]string{"up"}, fmt.Sprintf(`^000004_result applied (?s:.*)\nset server: %d steps applied, at version %d\n$`, newest-3, newest)},
+			{[]string{"up"}, fmt.Sprintf(`^set server: nothing to do, at version %d\n$`, newest)},
+			{[]string{"version"}, fmt.Sprintf(`^%d\n$`, newest)},
+			{[]string{"version", "--set", "outbox"}, `^0\n$`},
+			{[]string{"up", "--set", "outbox"}, `^000001_\w+ applied in .*\n(?s:.*)set outbox: \d+ steps applied, at version \d+\n$`},
+			{[]string{"up", "--set", "guard"}, `^000001_\w+ applied in .*\n(?s:.*)set guard: \d+ steps applied, at version \d+\n$`},
+		}
+		for _, c := range calls {
+			r := call(t, on(db), c.args...)
+			if r.code != 0 || r.err != "" || !regexp.MustCompile(c.want).MatchString(r.out) {
+				t.Errorf("orbit-migrate %v = %+v, want code 0 and %s", c.args, r, c.want)
+			}
+		}
+	})
+}
+
+const canary = "s3cr3t-canary"
+
+// CLI-004, CLI-017
+func TestBadInputIsOneClearLineAndExitCode2(t *testing.T) {
+	sqlite := map[string]string{"ORBIT_DATABASE": "sqlite:" + filepath.Join(t.TempDir(), "x.db")}
+	dsn := "root:" + canary + "@tcp(127.0.0.1:1)/orbit"
+	tests := []struct {
+		name string
+		env  map[string]string
+		args []string
+		want string
+	}{
+		{"no command", sqlite, nil, "say what to do: up, status or version"},
+		{"unknown command", sqlite, []string{"down"}, `unknown command or argument "down"`},
+		{"unknown flag", sqlite, []string{"up", "--force"}, "unknown flag: --force"},
+		{"argument too many", sqlite, []string{"up", "3"}, `unknown command or argument "3"`},
+		{"flag without value", sqlite, []string{"up", "--to"}, "flag needs an argument: --to"},
+		{"flag that is no number", sqlite, []string{"up", "--to", "x"}, `invalid argument "x" for "--to"`},
+		{"step zero", sqlite, []string{"up", "--to", "0"}, "--to 0: this release knows steps 1 to"},
+		{"step unknown", sqlite, []string{"up", "--to", "999"}, "--to 999: this release knows steps 1 to"},
+		{"set unknown", sqlite, []string{"up", "--set", "all"}, `--set: unknown set "all": want server, outbox or guard`},
+		{"no environment", nil, []string{"up"}, "set ORBIT_MYSQL_DSN to a MySQL DSN"},
+		{"both variables", map[string]string{"ORBIT_MYSQL_DSN": dsn, "ORBIT_DATABASE": "sqlite:x"}, []string{"status"}, "ORBIT_DATABASE and ORBIT_MYSQL_DSN are both set"},
+		{"malformed DSN", map[string]string{"ORBIT_MYSQL_DSN": "root:" + canary + "@127.0.0.1/orbit"}, []string{"up"}, "not of the form user:password@tcp(host:3306)/database"},
+		{"harmful DSN", map[string]string{"ORBIT_MYSQL_DSN": dsn + "?multiStatements=true"}, []string{"up"}, "must not set multiStatements"},
+		{"malformed address", map[string]string{"ORBIT_DATABASE": dsn}, []string{"version"}, `must begin with "mysql:" or "sqlite:"`},
+		{"unreachable database", map[string]string{"ORBIT_MYSQL_DSN": dsn}, []string{"up"}, "database at 127.0.0.1:1: "},
+		{"no folder", map[string]string{"ORBIT_DATABASE": "sqlite:/no/such/folder/x.db"}, []string{"up"}, "its folder does not exist"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := call(t, test.env, test.args...)
+			if r.code != 2 || !strings.Contains(r.err, test.want) || strings.Count(r.err, "\n") != 1 || r.out != "" {
+				t.Errorf("result = %+v, want code 2 and one line with %q", r, test.want)
+			}
+			if strings.Contains(r.err, canary) {
+				t.Errorf("the password is shown: %s", r.err)
+			}
+		})
+	}
+}
+
+func TestASchemaOfALaterReleaseIsExitCode2(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		_, err := db.Write().ExecContext(t.Context(), "INSERT INTO orbit_migration (set_name, version, name, checksum, started_at, completed_at) VALUES (?, 99, ?, ?, 1, 1)",
+			[]byte("guard"), []byte("later"), make([]byte, 32))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := call(t, on(db), "up", "--set", "guard")
+		if r.code != 2 || !strings.Contains(r.err, "at version 99, newer than this program knows") || strings.Count(r.err, "\n") != 1 {
+			t.Errorf("result = %+v, want code 2 and one line that names version 99", r)
+		}
+		if r := call(t, on(db), "status", "--set", "guard"); r.code != 0 || !strings.Contains(r.out, "000099_later") {
+			t.Errorf("status = %+v, want the unknown step listed", r)
+		}
+	}, migrations.Guard)
+}
+
+func TestAWaitingUpSaysForWhom(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		if r := call(t, on(db), "up", "--to", "1"); r.code != 0 {
+			t.Fatalf("up --to 1 = %+v", r)
+		}
+		_, err := db.Write().ExecContext(t.Context(), "UPDATE orbit_migration_lock SET holder = ?, lease_until = "+db.Dialect().Clock+" + 500000", []byte("other host process 1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := call(t, on(db), "up", "--to", "2")
+		if r.code != 0 || !strings.HasPrefix(r.out, "waiting for other host process 1, which holds the migration lock\n000002_task applied") {
+			t.Errorf("up while another runs = %+v", r)
+		}
+	})
+}
+
+func TestHelpAndVersionNeedNoDatabase(t *testing.T) {
+	for args, want := range map[string]string{"--help": "ORBIT_DATABASE", "--version": "orbit-migrate ", "up --help": "--set"} {
+		if r := call(t, nil, strings.Fields(args)...); r.code != 0 || !strings.Contains(r.out, want) || r.err != "" {
+			t.Errorf("orbit-migrate %s = %+v, want %q", args, r, want)
+		}
+	}
+}
+
+func TestACanceledUpIsNoUsageError(t *testing.T) {
+	db := dbtest.Open(t, dbtest.SQLite)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, err bytes.Buffer
+	env := environment{get: func(name string) string { return on(db)[name] }, out: &out, err: &err}
+	if code := run(ctx, []string{"up"}, env); code == 0 || out.Len() > 0 {
+		t.Errorf("canceled up = %d, %q, want a failure", code, out.String())
+	}
+}
+
+// CLI-001, CLI-009: the very command of the documents, from the repository's root.
+func TestGoRunUpFromTheRoot(t *testing.T) {
+	cmd := exec.Command("go", "run", "./cmd/orbit-migrate", "up")
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "ORBIT_MYSQL_DSN=", "ORBIT_DATABASE=sqlite:"+filepath.Join(t.TempDir(), "orbit.db"))
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "set server: ") {
+		t.Errorf("go run ./cmd/orbit-migrate up = %v\n%s", err, out)
+	}
+}
