@@ -1,0 +1,94 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+)
+
+// A HandlerFunc runs one attempt and returns its result, a JSON value of at most
+// 256 KiB, or nil for none. What an error means is told in the package comment;
+// with an error the result is dropped.
+//
+// The context ends when the right to execute ends, when a cancel is requested, at
+// the attempt's timeout and when a drain takes too long; [context.Cause] tells
+// which. The handler should then return soon; until it does it occupies a slot. It
+// may be called by several goroutines at once, once for each attempt.
+type HandlerFunc func(ctx context.Context, e Execution) (json.RawMessage, error)
+
+// Config describes what a Worker runs and how. Queues and Handlers are required;
+// the zero value of every other field works.
+type Config struct {
+	// Queues are the ids of the queues to take tasks from.
+	Queues []string
+	// Handlers are the functions by handler name and version. A task of another
+	// handler is never assigned.
+	Handlers map[Handler]HandlerFunc
+	// Capacity is how many attempts are held, and so how many handlers run, at one
+	// time. At most 1000. Default 4.
+	Capacity int
+	// DrainTimeout is how long running handlers may go on after Run is told to
+	// stop. Then their contexts are cancelled. Default 30s.
+	DrainTimeout time.Duration
+	// StopTimeout is how long a handler may take to return after its context was
+	// cancelled. A handler that takes longer is reported with a StuckError; at the
+	// end of a drain Run then returns a DrainError. Default 10s.
+	StopTimeout time.Duration
+	// MinReconnect and MaxReconnect bound the wait before a reconnect: it is chosen
+	// at random between zero and a limit that starts at MinReconnect, grows by half
+	// with each failure and ends at MaxReconnect. Default 500ms and 30s.
+	MinReconnect, MaxReconnect time.Duration
+	// Network tunes how connections are opened.
+	Network Network
+	// OnError is told what the worker deals with by itself: lost and refused
+	// connections, protocol errors, panics, results that cannot be reported, stuck
+	// handlers. It may be called by several goroutines at once and must not block.
+	// Default: the error is logged.
+	OnError func(error)
+	// Log receives what happens. Default: slog.Default.
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	defaultTo(&c.Capacity, 4)
+	defaultTo(&c.DrainTimeout, 30*time.Second)
+	defaultTo(&c.StopTimeout, 10*time.Second)
+	defaultTo(&c.MinReconnect, 500*time.Millisecond)
+	defaultTo(&c.MaxReconnect, max(30*time.Second, c.MinReconnect))
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.OnError == nil {
+		log := c.Log
+		c.OnError = func(err error) { log.Error("worker error", "err", err) }
+	}
+	c.Network = c.Network.withDefaults()
+	return c
+}
+
+func defaultTo[T int | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+func (c Config) validate() error {
+	for name, d := range map[string]time.Duration{
+		"DrainTimeout": c.DrainTimeout, "StopTimeout": c.StopTimeout,
+		"MinReconnect": c.MinReconnect, "MaxReconnect": c.MaxReconnect,
+	} {
+		if d < 0 {
+			return refuse(name, "%v must not be negative", d)
+		}
+	}
+	if c.MaxReconnect < c.MinReconnect {
+		return refuse("MaxReconnect", "%v must not be shorter than MinReconnect %v", c.MaxReconnect, c.MinReconnect)
+	}
+	for h, f := range c.Handlers {
+		if f == nil {
+			return refuse("Handlers", "%q: the function must not be nil", h.Name)
+		}
+	}
+	return c.Network.validate()
+}

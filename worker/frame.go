@@ -1,0 +1,98 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/orbitkit/orbit/internal/strictjson"
+	"github.com/orbitkit/orbit/internal/wire"
+)
+
+// Levels that lie around a task object: its envelope and the data of task.assign.
+// They do not count towards its depth.
+const (
+	levelsOfEnvelope = 2
+	levelsOfData     = 1
+)
+
+func formatID(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// encodeFrame builds an envelope by hand: encoding/json would re-format data, and
+// a result must travel byte for byte. Kind and id need no escapes.
+func encodeFrame(kind, id string, data []byte) []byte {
+	frame := make([]byte, 0, len(data)+len(kind)+len(id)+32)
+	frame = append(frame, `{"type":"`...)
+	frame = append(frame, kind...)
+	frame = append(frame, `","id":"`...)
+	frame = append(frame, id...)
+	frame = append(frame, `","data":`...)
+	frame = append(frame, data...)
+	return append(frame, '}')
+}
+
+// encodeFinish encodes f with its result byte for byte.
+func encodeFinish(f wire.Finish) ([]byte, error) {
+	result := f.Result
+	f.Result = nil
+	data, err := json.Marshal(f)
+	if err != nil || result == nil {
+		return data, err
+	}
+	data = append(data[:len(data)-1], `,"result":`...)
+	data = append(data, result...)
+	return append(data, '}'), nil
+}
+
+func decodeFrame(text []byte) (frame wire.Envelope, err error) {
+	if err := strictjson.DecodeInside(text, &frame, levelsOfEnvelope); err != nil {
+		return frame, notStrict("frame", err)
+	}
+	if frame.Type == "" {
+		return frame, broken("frame: type is missing")
+	}
+	return frame, nil
+}
+
+// decode reads the data of a message of this kind. No data is an empty object.
+func decode(kind string, data []byte, v any) error {
+	if len(data) == 0 {
+		data = []byte("{}")
+	}
+	if err := strictjson.DecodeInside(data, v, levelsOfData); err != nil {
+		return notStrict(kind, err)
+	}
+	return nil
+}
+
+func notStrict(kind string, err error) error {
+	var rule *strictjson.Error
+	if errors.As(err, &rule) {
+		return broken("%s: %s", kind, rule.Error())
+	}
+	return broken("%s: %v", kind, err)
+}
+
+// readRefusal turns the data of an error message into what the asker gets.
+func readRefusal(act string, data []byte) (*RefusedError, error) {
+	var e wire.Error
+	if err := decode(wire.TypeError, data, &e); err != nil {
+		return nil, err
+	}
+	if e.Code == "" {
+		return nil, broken("error: code is missing")
+	}
+	return &RefusedError{Act: act, Code: e.Code, Message: e.Message, AttemptID: e.AttemptID}, nil
+}
+
+func encode(kind string, data any) ([]byte, error) {
+	if f, ok := data.(wire.Finish); ok {
+		return encodeFinish(f)
+	}
+	text, err := json.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("worker: encode %s: %w", kind, err)
+	}
+	return text, nil
+}

@@ -1,0 +1,170 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/orbitkit/orbit/internal/wire"
+)
+
+// An Event is what the server says on its own: an [*Assignment], a [*Cancellation],
+// a [*Draining], or the [*RefusedError] of a message for whose answer nobody waits,
+// such as Credit.
+type Event interface{ event() }
+
+// A Cancellation tells that a cancel intent exists for a running attempt. The
+// attempt keeps its right to execute.
+type Cancellation struct {
+	Attempt Attempt
+	Reason  string // for people
+}
+
+// A Draining tells that the node stops: it assigns nothing more and closes the
+// connection soon. The process should connect again, after RetryAfter at the
+// earliest.
+type Draining struct {
+	RetryAfter time.Duration
+}
+
+func (*Assignment) event()   {}
+func (*Cancellation) event() {}
+func (*Draining) event()     {}
+func (*RefusedError) event() {}
+
+var errEventsWait = errors.New("worker: events of the connection are not taken with Next")
+
+// Next returns what the server says next on its own, and waits for it. After the
+// end of the connection it still returns what had arrived, then the reason.
+func (c *Conn) Next(ctx context.Context) (Event, error) {
+	select {
+	case e := <-c.events:
+		return e, nil
+	default:
+	}
+	select {
+	case e := <-c.events:
+		return e, nil
+	case <-c.done:
+		return c.left()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (c *Conn) left() (Event, error) {
+	select {
+	case e := <-c.events:
+		return e, nil
+	default:
+		return nil, c.Err()
+	}
+}
+
+// read is the one reader of the socket.
+func (c *Conn) read() {
+	defer close(c.readEnded)
+	c.ws.SetPingHandler(c.answerPing)
+	c.ws.SetPongHandler(func(string) error { c.hear(); return nil })
+	for c.hear(); ; c.hear() {
+		frame, err := c.receive()
+		if err == nil && c.Err() == nil { // an ending connection is only read to its end
+			err = c.handle(frame)
+		}
+		if err != nil {
+			c.hangUp(err)
+			return
+		}
+	}
+}
+
+// hear notes a sign of life and puts off the end of patience.
+func (c *Conn) hear() {
+	c.heard.Store(int64(time.Since(c.opened)))
+	select {
+	case <-c.done: // an ending connection has a deadline of its own
+	default:
+		c.ws.SetReadDeadline(time.Now().Add(c.ping * 5 / 2))
+	}
+}
+
+// quiet returns how long nothing has been received.
+func (c *Conn) quiet() time.Duration {
+	return time.Since(c.opened) - time.Duration(c.heard.Load())
+}
+
+func (c *Conn) answerPing(data string) error {
+	c.hear()
+	c.ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(c.writeTimeout))
+	return nil // a failed write shows at the writer and at the next read
+}
+
+// receive reads one frame.
+func (c *Conn) receive() (wire.Envelope, error) {
+	kind, text, err := c.ws.ReadMessage()
+	switch closed := (*websocket.CloseError)(nil); {
+	case errors.Is(err, websocket.ErrReadLimit):
+		return wire.Envelope{}, broken("frame: must be at most %d bytes", wire.MaxFrame)
+	case errors.As(err, &closed):
+		return wire.Envelope{}, &ClosedError{Code: closed.Code, Reason: closed.Text}
+	case err != nil:
+		return wire.Envelope{}, fmt.Errorf("%w: %w", ErrClosed, err)
+	case kind != websocket.TextMessage:
+		return wire.Envelope{}, broken("frame: must be text")
+	}
+	return decodeFrame(text)
+}
+
+// handle takes one frame. An error ends the connection.
+func (c *Conn) handle(frame wire.Envelope) error {
+	switch frame.Type {
+	case wire.TypeAssign:
+		a, err := c.readAssign(frame.Data)
+		return c.deliver(a, err)
+	case wire.TypeCancel:
+		e, err := readCancel(frame.Data)
+		return c.deliver(e, err)
+	case wire.TypeServerDraining:
+		e, err := readDraining(frame.Data)
+		return c.deliver(e, err)
+	}
+	if frame.Ref == "" && frame.Type != wire.TypeError {
+		return broken("frame: type is unknown, or ref is missing")
+	}
+	return c.answer(frame)
+}
+
+func (c *Conn) deliver(e Event, err error) error {
+	if err != nil {
+		return err
+	}
+	select {
+	case c.events <- e:
+		return nil
+	default:
+		return fmt.Errorf("%w: %w", ErrClosed, errEventsWait)
+	}
+}
+
+func readCancel(data []byte) (*Cancellation, error) {
+	var m wire.Cancel
+	if err := decode(wire.TypeCancel, data, &m); err != nil {
+		return nil, err
+	}
+	e := &Cancellation{Attempt: Attempt{ID: m.AttemptID, Epoch: m.Epoch}, Reason: m.Reason}
+	if !e.Attempt.valid() {
+		return nil, broken("task.cancel: attempt_id or epoch is not valid")
+	}
+	return e, nil
+}
+
+func readDraining(data []byte) (*Draining, error) {
+	var m wire.ServerDraining
+	if err := decode(wire.TypeServerDraining, data, &m); err != nil {
+		return nil, err
+	}
+	return &Draining{RetryAfter: millis(m.RetryAfterMS)}, nil
+}
