@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/outbox"
+	"github.com/orbitkit/orbit/relay"
+)
+
+// benchRelay compares rows drained per second, and counts the statements of ours.
+func benchRelay(ctx context.Context, o options) error {
+	w, err := newWorkshop(ctx, o.dsn)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	answers, err := fillTemplates(ctx, w, o.rows)
+	if err != nil {
+		return err
+	}
+	r := ratio{name: fmt.Sprintf("relay, %d rows of 1 KiB", o.rows)}
+	var statements []float64
+	for range o.pairs {
+		ours, perRow, err := drain(ctx, w, answers, "orbit_outbox", func(ctx context.Context, url string) error {
+			return runOrbit(ctx, w, url, o.senders)
+		})
+		if err != nil {
+			return fmt.Errorf("relay: %w", err)
+		}
+		floor, _, err := drain(ctx, w, answers, "floor_relay", func(ctx context.Context, url string) error {
+			return (&floorRelay{db: w.DB, url: url, senders: o.senders}).run(ctx)
+		})
+		if err != nil {
+			return fmt.Errorf("floor: %w", err)
+		}
+		r.add(ours, floor)
+		statements = append(statements, perRow)
+	}
+	r.print()
+	fmt.Printf("%-28s %.4f (median; those of the receiver left out)\n", "relay, statements per row", quantile(statements, 0.5))
+	return nil
+}
+
+// fillTemplates makes the rows once, so that each run begins with a copy of them.
+func fillTemplates(ctx context.Context, w *workshop, n int) (map[string]prepared, error) {
+	for _, q := range []string{
+		"CREATE TABLE sink (id BIGINT PRIMARY KEY AUTO_INCREMENT, idempotency_key VARBINARY(128) NOT NULL UNIQUE, body MEDIUMBLOB NOT NULL)",
+		"CREATE TABLE floor_relay (id BIGINT PRIMARY KEY AUTO_INCREMENT, idempotency_key VARBINARY(128) NOT NULL, body MEDIUMBLOB NOT NULL, state TINYINT NOT NULL, KEY pending (state, id))",
+	} {
+		if _, err := w.ExecContext(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	answers := make(map[string]prepared, n)
+	box, err := outbox.New(outbox.MySQL, outbox.Config{})
+	if err != nil {
+		return nil, err
+	}
+	for first := 0; first < n; first += 500 {
+		err := inTx(ctx, w.DB, func(tx *sql.Tx) error {
+			for i := first; i < min(first+500, n); i++ {
+				receipt, err := box.Enqueue(ctx, tx, message(0, i))
+				if err != nil {
+					return err
+				}
+				answers[message(0, i).Key] = prepare(receipt.Digest.String())
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, q := range []string{
+		"INSERT INTO floor_relay (idempotency_key, body, state) SELECT idempotency_key, request, 1 FROM orbit_outbox ORDER BY seq",
+		"CREATE TABLE orbit_outbox_template LIKE orbit_outbox", "INSERT INTO orbit_outbox_template SELECT * FROM orbit_outbox",
+		"CREATE TABLE floor_relay_template LIKE floor_relay", "INSERT INTO floor_relay_template SELECT * FROM floor_relay",
+	} {
+		if _, err := w.ExecContext(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+// drain fills table anew, runs a relay until the sink has everything, and returns rows
+// per second and statements per row.
+func drain(ctx context.Context, w *workshop, answers map[string]prepared, table string, run func(context.Context, string) error) (perSecond, perRow float64, err error) {
+	for _, q := range []string{
+		"TRUNCATE TABLE sink", "TRUNCATE TABLE " + table,
+		fmt.Sprintf("INSERT INTO %s SELECT * FROM %[1]s_template", table),
+	} {
+		if _, err := w.ExecContext(ctx, q); err != nil {
+			return 0, 0, err
+		}
+	}
+	s, err := startSink(w.DB, answers)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.close()
+	before, err := questions(ctx, w.DB)
+	if err != nil {
+		return 0, 0, err
+	}
+	running, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	ended := make(chan error, 1)
+	begin := time.Now()
+	go func() { ended <- run(running, s.url) }()
+	select {
+	case <-s.done:
+	case err := <-ended:
+		return 0, 0, errors.Join(errors.New("ended before everything was sent"), err)
+	}
+	took := time.Since(begin)
+	cancel()
+	if err := <-ended; err != nil {
+		return 0, 0, err
+	}
+	after, err := questions(ctx, w.DB)
+	if err != nil {
+		return 0, 0, err
+	}
+	n := float64(len(answers))
+	return n / took.Seconds(), float64(after-before-s.requests.Load()) / n, nil
+}
+
+func runOrbit(ctx context.Context, w *workshop, url string, senders int) error {
+	store, err := outbox.Open(outbox.MySQL, w.DB, w.DB)
+	if err != nil {
+		return err
+	}
+	client, err := orbit.NewClient(url, "bench", orbit.ClientConfig{MinimalBatchAnswers: true})
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	r, err := relay.New(store, []relay.Target{{Name: "bench", Client: client}}, relay.Config{Senders: senders})
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx)
+}
+
+// questions reads how many statements the server has been sent.
+func questions(ctx context.Context, db *sql.DB) (int64, error) {
+	var name, value string
+	if err := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &value); err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(value, 10, 64)
+}
