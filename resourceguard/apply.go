@@ -67,52 +67,52 @@ func (g *Guard) Apply(ctx context.Context, tx Tx, w Write, fn WriteFunc) (Result
 	return res, g.retryable(err)
 }
 
-func (g *Guard) apply(ctx context.Context, tx Tx, w Write, fn WriteFunc) (Result, error) {
+// apply abandons tx if it ends, by an error or a panic, with anything but a verdict.
+func (g *Guard) apply(ctx context.Context, tx Tx, w Write, fn WriteFunc) (res Result, err error) {
+	fit := false // to be committed
+	defer func() {
+		if !fit {
+			abandon(tx)
+		}
+	}()
 	s, err := g.lock(ctx, tx, w.Namespace, w.Key)
 	if err != nil {
 		return Result{}, err
 	}
-	err = s.admit(w.Token, w.Attempt)
-	if stale, is := err.(*StaleError); is {
-		return Result{}, g.tellApplied(ctx, tx, w, stale)
-	}
-	if err != nil {
+	if refusal := s.admit(w.Token, w.Attempt); refusal != nil {
+		err = g.tellApplied(ctx, tx, w, refusal)
+		fit = err == refusal
 		return Result{}, err
 	}
-	return g.once(ctx, tx, w, s, fn)
-}
-
-// once records the operation and does it, or answers from the record. If it ends
-// between the two, by an error or a panic, it abandons tx.
-func (g *Guard) once(ctx context.Context, tx Tx, w Write, s seen, fn WriteFunc) (Result, error) {
-	whole := false
-	defer func() {
-		if !whole {
-			abandon(tx)
-		}
-	}()
 	fresh, err := g.record(ctx, tx, w)
 	if err != nil {
 		return Result{}, err
 	}
-	if !fresh {
-		whole = true
-		return g.replay(ctx, tx, w, s)
+	if fresh {
+		res, fit, err = g.first(ctx, tx, w, s, fn)
+		return res, err
 	}
+	res, err = g.replay(ctx, tx, w, s)
+	fit = err == nil || errors.Is(err, ErrOperationConflict)
+	return res, err
+}
+
+// first does an operation that has just been recorded. fit reports that the transaction
+// may be committed, as it may after a refusal that keeps the raise.
+func (g *Guard) first(ctx context.Context, tx Tx, w Write, s seen, fn WriteFunc) (res Result, fit bool, err error) {
 	if g.cfg.Check != nil {
 		if err := g.cfg.Check(ctx, tx, w); err != nil {
-			return Result{}, err
+			return Result{}, false, err
 		}
 	}
 	if err := g.raise(ctx, tx, s, w.fence()); err != nil {
-		return Result{}, err
+		return Result{}, false, err
 	}
 	receipt, kept, err := g.effect(ctx, tx, w, fn)
-	whole = kept || err == nil
 	if err != nil {
-		return Result{}, err
+		return Result{}, kept, err
 	}
-	return Result{Verdict: Applied, Receipt: receipt}, nil
+	return Result{Verdict: Applied, Receipt: receipt}, true, nil
 }
 
 // effect runs fn and stores its receipt. kept reports that fn's error was undone but

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
@@ -38,6 +40,84 @@ func readsOld(t testing.TB, tx *sql.Tx) {
 	if err := tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM log").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestContentionEndsInNoDeadlock counts the writes that the engine could not judge.
+// They are none, but for one case: when the transaction that made a key's row rolls
+// back, those that wait for the row inherit locks on the gap that it leaves, and all
+// but one of them may be ended (1213). The row is there for good once any transaction
+// with the key has committed, a Raise for one.
+func TestContentionEndsInNoDeadlock(t *testing.T) {
+	const writers, rounds = 8, 10
+	onServers(t, func(t *testing.T, db *dbtest.DB) {
+		for _, c := range []struct {
+			name       string
+			write      func(round, writer int) resourceguard.Write
+			there      bool // the row of the key
+			rollsBack  bool // every second writer
+			maybeRetry bool
+		}{
+			{name: "first contact", write: risingTokens},
+			{name: "known key", write: risingTokens, there: true},
+			{name: "known key with rollbacks", write: risingTokens, there: true, rollsBack: true},
+			{name: "new keys side by side", write: ownKeys},
+			{name: "new keys side by side with rollbacks", write: ownKeys, rollsBack: true},
+			{name: "one operation", write: oneOperation, there: true},
+			{name: "one operation at first contact", write: oneOperation},
+			{name: "first contact with rollbacks", write: risingTokens, rollsBack: true, maybeRetry: true},
+		} {
+			for _, isolation := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
+				s := openStore(t, db, setting{isolation: isolation}, resourceguard.Config{})
+				if _, err := s.emptied(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				var running sync.WaitGroup
+				for round := range rounds {
+					if c.there {
+						first := c.write(round, 0)
+						first.Operation = "first"
+						mustApply(t, s, first)
+					}
+					for writer := range writers {
+						end := guardtest.Commit
+						if c.rollsBack && writer%2 == 0 {
+							end = guardtest.RollBack
+						}
+						running.Go(func() {
+							_, err := s.Apply(t.Context(), c.write(round, writer), []byte("receipt"), end)
+							if err != nil && !errors.Is(err, resourceguard.ErrStale) && !errors.Is(err, resourceguard.ErrRetryable) {
+								t.Errorf("%s: %v", c.name, err)
+							}
+						})
+					}
+					running.Wait()
+				}
+				n := s.retries.Load()
+				t.Logf("%s, %s: %d of %d writes to be tried again", c.name, isolation, n, writers*rounds)
+				if n > 0 && !c.maybeRetry {
+					t.Errorf("%s, %s: %d writes were to be tried again, want 0", c.name, isolation, n)
+				}
+			}
+		}
+	})
+}
+
+func risingTokens(round, writer int) resourceguard.Write {
+	w := write(uint64(writer+1), fmt.Sprintf("operation-%d", writer))
+	w.Key = fmt.Sprintf("key-%d", round)
+	return w
+}
+
+func ownKeys(round, writer int) resourceguard.Write {
+	w := write(5, "a")
+	w.Key = fmt.Sprintf("key-%d-%d", round, writer)
+	return w
+}
+
+func oneOperation(round, _ int) resourceguard.Write {
+	w := write(5, "a")
+	w.Key = fmt.Sprintf("key-%d", round)
+	return w
 }
 
 // TestOldSnapshotDoesNotMislead: verdicts in a transaction that read long ago are
@@ -99,6 +179,32 @@ func TestLockWaitTimeoutIsRetryable(t *testing.T) {
 		holder.Rollback()
 		mustHold(t, s, 5, guardtest.Entry{Token: 5, Operation: "a"})
 		mustApply(t, s, write(9, "c"))
+	})
+}
+
+// TestLockWaitInsideFnIsNoRefusal: the savepoint outlives a 1205, but the database's
+// failure is not the word of the business.
+func TestLockWaitInsideFnIsNoRefusal(t *testing.T) {
+	onServers(t, func(t *testing.T, db *dbtest.DB) {
+		s := openStore(t, db, settings(db.Engine)[0], resourceguard.Config{KeepRaise: true})
+		mustApply(t, s, write(5, "a"))
+		holder, err := s.begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer holder.Rollback()
+		mustExec(t, holder, "UPDATE log SET token = token + 1")
+		err = inTx(t, s, func(tx *sql.Tx) error {
+			mustExec(t, tx, "SET SESSION innodb_lock_wait_timeout = 1")
+			_, err := s.guard.Apply(t.Context(), tx, write(9, "b"), func(ctx context.Context, tx resourceguard.Tx) ([]byte, error) {
+				_, err := tx.ExecContext(ctx, "UPDATE log SET token = token + 1")
+				return nil, err
+			})
+			return err
+		})
+		wantRetryable(t, err)
+		holder.Rollback()
+		mustHold(t, s, 5, guardtest.Entry{Token: 5, Operation: "a"})
 	})
 }
 

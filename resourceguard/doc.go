@@ -57,8 +57,8 @@
 // writes to several keys takes them in one fixed order. Any isolation level will do;
 // verdicts come from locking reads, never from a snapshot or a count of affected rows.
 //
-// An error other than ErrStale, ErrTokenCollision, ErrOperationConflict and ErrRefused
-// leaves a transaction that must be rolled back. After [ErrRetryable] run the whole
-// transaction again. If the answer to COMMIT is lost, run it again too: the same
-// operation is applied if it was not, and replayed if it was.
+// ErrStale, ErrTokenCollision, ErrOperationConflict and ErrRefused leave a transaction
+// that may be committed; after any other error it must be rolled back. After
+// [ErrRetryable] run the whole transaction again. If the answer to COMMIT is lost, run it
+// again too: the same operation is applied if it was not, and replayed if it was.
 package resourceguard

@@ -117,8 +117,13 @@ func (r Record) conflict(w Write) error {
 }
 
 // tellApplied completes the refusal of a stale write by a plain read: a late writer
-// may learn that its work is done, and locks nothing for it.
-func (g *Guard) tellApplied(ctx context.Context, tx Tx, w Write, stale *StaleError) error {
+// may learn that its work is done, and locks nothing for it. It returns the refusal
+// unless the read fails.
+func (g *Guard) tellApplied(ctx context.Context, tx Tx, w Write, refusal error) error {
+	stale, is := refusal.(*StaleError)
+	if !is {
+		return refusal
+	}
 	r, err := g.read(ctx, tx, readOperation, w.Namespace, w.Key, w.Operation)
 	switch {
 	case err == nil:
@@ -126,7 +131,7 @@ func (g *Guard) tellApplied(ctx context.Context, tx Tx, w Write, stale *StaleErr
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
-	return stale
+	return refusal
 }
 
 // keepReceipt stores what fn returned with the operation of w.

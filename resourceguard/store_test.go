@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,21 +26,21 @@ type setting struct {
 	isolation sql.IsolationLevel
 }
 
-// settings are those under which the verdicts must be the same (RG-006).
+// settings are those under which the verdicts must be the same (RG-006): each isolation
+// level with each value of both flags.
 func settings(engine string) []setting {
 	if engine == dbtest.SQLite {
 		return []setting{{name: "immediate"}}
 	}
 	var all []setting
-	for _, isolation := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
-		for _, found := range []string{"false", "true"} {
-			for _, interpolate := range []string{"false", "true"} {
-				all = append(all, setting{
-					name:      fmt.Sprintf("%s, clientFoundRows=%s, interpolateParams=%s", isolation, found, interpolate),
-					flags:     map[string]string{"clientFoundRows": found, "interpolateParams": interpolate},
-					isolation: isolation,
-				})
-			}
+	for i, isolation := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
+		for _, found := range []bool{false, true} {
+			interpolate := found == (i%2 == 1)
+			all = append(all, setting{
+				name:      fmt.Sprintf("%s, clientFoundRows=%t, interpolateParams=%t", isolation, found, interpolate),
+				flags:     map[string]string{"clientFoundRows": strconv.FormatBool(found), "interpolateParams": strconv.FormatBool(interpolate)},
+				isolation: isolation,
+			})
 		}
 	}
 	return all
@@ -131,7 +132,7 @@ func (s *store) Apply(ctx context.Context, w resourceguard.Write, receipt []byte
 		return receipt, nil
 	})
 	switch {
-	case errors.Is(err, resourceguard.ErrRefused):
+	case isVerdict(err) && end != guardtest.RollBack:
 		return res, errors.Join(err, tx.Commit())
 	case err != nil || end == guardtest.RollBack:
 		return res, s.counted(err)
@@ -184,10 +185,17 @@ func (s *store) Raise(ctx context.Context, f resourceguard.Fence) error {
 		return s.counted(err)
 	}
 	defer tx.Rollback()
-	if err := s.guard.Raise(ctx, tx, f); err != nil {
-		return s.counted(err)
+	err = s.guard.Raise(ctx, tx, f)
+	if err == nil || isVerdict(err) {
+		return errors.Join(err, tx.Commit())
 	}
-	return tx.Commit()
+	return s.counted(err)
+}
+
+// isVerdict reports whether a refusal leaves something that may be committed.
+func isVerdict(err error) bool {
+	return errors.Is(err, resourceguard.ErrStale) || errors.Is(err, resourceguard.ErrTokenCollision) ||
+		errors.Is(err, resourceguard.ErrOperationConflict) || errors.Is(err, resourceguard.ErrRefused)
 }
 
 func (s *store) Lookup(ctx context.Context, namespace, key, operation string) (resourceguard.Record, bool, error) {

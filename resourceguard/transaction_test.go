@@ -68,7 +68,13 @@ func mustHold(t testing.TB, s *store, highest uint64, log ...guardtest.Entry) {
 	}
 }
 
-type ormPool struct{ *sql.DB } // what sqlx hands out
+type sqlxDB struct{ *sql.DB }
+
+type bunDB struct{ *sql.DB }
+
+func (bunDB) BeginTx(context.Context, *sql.TxOptions) (ormTx, error) {
+	return ormTx{}, errors.New("not called")
+}
 
 type ormTx struct{ *sql.Tx } // its BeginTx begins a savepoint
 
@@ -85,7 +91,7 @@ func TestPoolIsNoTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		for _, tx := range []resourceguard.Tx{s.db, conn, ormPool{s.db}, nil, (*sql.Tx)(nil), resourceguard.InTransaction(nil)} {
+		for _, tx := range []resourceguard.Tx{s.db, conn, sqlxDB{s.db}, bunDB{s.db}, nil, (*sql.Tx)(nil), resourceguard.InTransaction(nil)} {
 			if _, err := s.guard.Apply(t.Context(), tx, write(5, "a"), nothing); !errors.Is(err, resourceguard.ErrNoTransaction) {
 				t.Errorf("Apply through %T = %v, want ErrNoTransaction", tx, err)
 			}
@@ -212,7 +218,7 @@ func TestRefusalsLeaveTheTransactionUsable(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *dbtest.DB) {
 		s := openStore(t, db, settings(db.Engine)[0], resourceguard.Config{})
 		mustApply(t, s, write(5, "a"))
-		other := write(5, "a")
+		other := write(9, "a")
 		other.Content = []byte("other")
 		foreign := write(5, "b")
 		foreign.Attempt = "another"

@@ -27,13 +27,21 @@ func InTransaction(conn Tx) Tx { return byHand{conn} }
 type byHand struct{ Tx }
 
 // inTransaction refuses what would run each statement in a transaction of its own. A
-// *sql.DB and a *sql.Conn are told by the exact form of their BeginTx; the transaction
-// of an ORM may have a BeginTx of another form.
+// *sql.DB and a *sql.Conn are told by the exact form of their BeginTx, the pool of an
+// ORM by what only a pool has; the transaction of an ORM may have a BeginTx of another
+// form.
 func inTransaction(tx Tx) error {
 	type beginner interface {
 		BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
 	}
-	if _, begins := tx.(beginner); begins || tx == nil {
+	type pool interface{ Stats() sql.DBStats }
+	if tx == nil {
+		return ErrNoTransaction
+	}
+	if _, begins := tx.(beginner); begins {
+		return ErrNoTransaction
+	}
+	if _, is := tx.(pool); is {
 		return ErrNoTransaction
 	}
 	if t, is := tx.(*sql.Tx); is && t == nil {

@@ -123,14 +123,19 @@ var names = []string{
 	"1", "01", "1.0", "1e0", "%", "_", "\\", "\\\\", "'", "''", "\"", "null",
 }
 
-// onEach writes once to each name, under falling tokens: two names that share a
-// maximum show as a stale write, two that share operations as a replay.
+// onEach writes to each name under falling tokens: two names that share a maximum show
+// as a stale write, two that share operations as a replay. Then it looks whether each
+// still has the maximum of its own.
 func onEach(on func(step, string) step) []step {
-	var steps []step
+	var first, then []step
 	for i, name := range names {
-		steps = append(steps, on(present(uint64(len(names)-i), "a"), name).isApplied())
+		token := 2 * uint64(len(names)-i)
+		first = append(first, on(present(token, "a"), name).isApplied())
+		then = append(then,
+			on(present(token-1, "b"), name).isStale(token),
+			on(present(token, "b"), name).isApplied())
 	}
-	return steps
+	return append(first, then...)
 }
 
 func operations() []step {
@@ -262,13 +267,13 @@ func lookupTellsWhatWasApplied(ctx context.Context, t *trial) error {
 	}
 	r, there, err := looker.Lookup(ctx, "namespace", "object/42", "a")
 	if err != nil || !there || r.Token != 5 || r.Attempt != "attempt-5" || string(r.Receipt) != receiptOf("a", 5) {
-		return fmt.Errorf("Lookup of an applied operation = %+v, %t, %v", r, there, err)
+		return fmt.Errorf("an applied operation was looked up as %+v, %t, %v", r, there, err)
 	}
 	for _, absent := range [][3]string{
 		{"namespace", "object/42", "b"}, {"namespace", "object/43", "a"}, {"another", "object/42", "a"}, {"namespace", "object/42", "A"},
 	} {
 		if r, there, err := looker.Lookup(ctx, absent[0], absent[1], absent[2]); err != nil || there {
-			return fmt.Errorf("Lookup(%q), which was not applied = %+v, %t, %v", absent, r, there, err)
+			return fmt.Errorf("operation %q, which was not applied, was looked up as %+v, %t, %v", absent, r, there, err)
 		}
 	}
 	return nil

@@ -33,7 +33,7 @@ type End int
 
 // The ends.
 const (
-	Commit   End = iota // what the guard answered stands
+	Commit   End = iota // what the guard answered stands; a refusal, too, is committed if the store can
 	RollBack            // everything is undone after the guard has answered; the answer is returned
 	Refuse              // the business write appends its entry and then fails with ErrBusiness, which is returned
 )
