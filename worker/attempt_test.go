@@ -482,8 +482,9 @@ func TestWordsOfAHandlerAreBounded(t *testing.T) {
 func TestCapacityIsNeverExceeded(t *testing.T) {
 	s := newTLSServer(t)
 	var running, most atomic.Int32
-	finish := make(chan struct{})
+	begun, finish := make(chan struct{}), make(chan struct{})
 	h := run(t, s, worker.Config{Capacity: 2}, func(context.Context, worker.Execution) (json.RawMessage, error) {
+		begun <- struct{}{}
 		if n := running.Add(1); n > most.Load() {
 			most.Store(n)
 		}
@@ -498,6 +499,7 @@ func TestCapacityIsNeverExceeded(t *testing.T) {
 	for _, a := range []string{"5", "6"} {
 		v.assign(offer(a))
 		v.start(15e9, 30e9)
+		<-begun
 	}
 	for _, a := range []string{"7", "8"} { // nobody asked for these
 		v.assign(offer(a))

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gorilla/websocket"
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/wire"
@@ -260,6 +263,27 @@ func TestSilentServerIsLeft(t *testing.T) {
 	})
 }
 
+// The server may do the asking: its pings are answered, and count as signs of life.
+func TestPingsOfTheServerAreAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPipeServer(t)
+		s.deaf = true
+		c, v, _ := dial(t, s, registration())
+		for range 100 {
+			time.Sleep(10 * time.Second)
+			v.ping()
+		}
+		if err := c.Err(); err != nil {
+			t.Errorf("Err = %v", err)
+		}
+		c.Close()
+		s.close()
+		if n := v.pongs.Load(); n != 100 {
+			t.Errorf("%d of 100 pings were answered", n)
+		}
+	})
+}
+
 func TestIdleConnectionStaysOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
@@ -290,6 +314,51 @@ func TestEventsThatNobodyTakesEndTheConnection(t *testing.T) {
 	}
 	if _, err := c.Next(t.Context()); !errors.Is(err, worker.ErrClosed) {
 		t.Errorf("Next at the end = %v", err)
+	}
+}
+
+func TestBinaryFrameBreaksTheProtocol(t *testing.T) {
+	s := newTLSServer(t)
+	c, v, _ := dial(t, s, registration())
+	v.mu.Lock()
+	v.ws.WriteMessage(websocket.BinaryMessage, []byte(`{"type":"server.draining","data":{"retry_after_ms":1}}`))
+	v.mu.Unlock()
+	if code := v.closeCode(); code != wire.CloseProtocolError {
+		t.Errorf("close code = %d, Err = %v", code, c.Err())
+	}
+}
+
+// An extension that nobody offered could unpack a small frame to any size.
+func TestUnaskedExtensionIsRefused(t *testing.T) {
+	s := newTLSServer(t)
+	s.extra = http.Header{"Sec-WebSocket-Extensions": {"permessage-deflate; server_no_context_takeover; client_no_context_takeover"}}
+	_, err := worker.Dial(t.Context(), s.url(), "t", registration(), s.network())
+	if broke := (*worker.ProtocolError)(nil); !errors.As(err, &broke) || !strings.Contains(broke.Rule, "extension") {
+		t.Errorf("Dial = %v", err)
+	}
+}
+
+// The words of other parties cannot forge a line of a log, and no error tells the
+// token.
+func TestErrorsAreOneLine(t *testing.T) {
+	for _, err := range []error{
+		&worker.RefusedError{Act: "hello", Code: "A\nB", Message: "a\r\nb\xff" + strings.Repeat("x", 1000)},
+		&worker.HandshakeError{Status: 403, Code: orbit.CodePermissionDenied, Message: "a\nb", RequestID: id("1")},
+		&worker.ClosedError{Code: 4401, Reason: "a\nb"},
+		&worker.StuckError{Handler: update, AttemptID: id("5"), TaskID: id("6"), Cause: worker.ErrLeaseLost},
+		&worker.PanicError{Handler: update, AttemptID: id("5"), TaskID: id("6"), Value: "oops"},
+		&worker.DrainError{Running: []string{id("5")}, Unacknowledged: []string{id("6")}},
+	} {
+		text := err.Error()
+		if strings.ContainsAny(text, "\r\n\xff") || len(text) > 600 || !strings.HasPrefix(text, "worker: ") {
+			t.Errorf("error text %q", text)
+		}
+	}
+	if !errors.Is(&worker.ClosedError{}, worker.ErrClosed) || !errors.Is(&worker.StuckError{Cause: worker.ErrLeaseLost}, worker.ErrLeaseLost) {
+		t.Error("errors do not wrap what they promise")
+	}
+	if cause := errors.New("x"); !errors.Is(worker.Failed(cause), cause) {
+		t.Error("Failed does not wrap its error")
 	}
 }
 

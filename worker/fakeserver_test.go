@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,7 @@ type fakeServer struct {
 	header http.Header // with status
 	mute   bool        // upgrade without our subprotocol
 	deaf   bool        // ignore pings
+	extra  http.Header // of the upgrade's answer
 	calls  int         // requests for a connection
 }
 
@@ -55,6 +57,7 @@ type visit struct {
 	path   string
 	frames chan wire.Envelope // what the worker says, less what answer has dealt with
 	closed chan int           // the worker's close code, or 0 if there was none
+	pongs  atomic.Int32
 
 	mu     sync.Mutex // guards writes, and:
 	answer func(wire.Envelope) bool
@@ -130,7 +133,7 @@ func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if mute {
 		upgrader.Subprotocols = nil
 	}
-	ws, err := upgrader.Upgrade(w, r, nil)
+	ws, err := upgrader.Upgrade(w, r, s.extra)
 	if err != nil {
 		s.t.Errorf("upgrade: %v", err)
 		return
@@ -143,6 +146,7 @@ func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.deaf {
 		ws.SetPingHandler(func(string) error { return nil })
 	}
+	ws.SetPongHandler(func(string) error { v.pongs.Add(1); return nil })
 	s.visits <- v
 	v.read()
 }
@@ -208,6 +212,10 @@ func (v *visit) sendText(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.ws.WriteMessage(websocket.TextMessage, []byte(text))
+}
+
+func (v *visit) ping() {
+	v.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second))
 }
 
 // cut ends the connection without a word, as a network does.

@@ -220,6 +220,7 @@ func TestRepeatedDispatch(t *testing.T) {
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newTLSServer(t)
 			finish := make(chan struct{})
 			var calls atomic.Int32
@@ -287,6 +288,7 @@ func TestAnswerForAnotherAttemptBreaksTheProtocol(t *testing.T) {
 		"Epoch":   {AttemptID: id("5"), Epoch: 4, LeaseMS: 15_000, TimeoutMS: 30_000},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newTLSServer(t)
 			h := run(t, s, worker.Config{}, nothing(t))
 			v, _ := s.welcome()

@@ -182,6 +182,7 @@ func TestServerDrainingMovesTheWorker(t *testing.T) {
 					v.close(websocket.CloseGoingAway)
 				}
 				next, hello := s.welcome()
+				synctest.Wait()
 				if took := time.Since(began); took < 4*time.Second || took > 6*time.Second {
 					t.Errorf("came back after %v, want 4s and a little", took)
 				}
