@@ -11,6 +11,7 @@ import (
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/auth"
+	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
@@ -142,7 +143,7 @@ func scanAttempt(rows *sql.Rows, d *sqldb.Dialect) (*orbit.Attempt, error) {
 		return nil, err
 	}
 	a.ID, a.QueueID, a.WorkerID = id.String(), queue.String(), process.String()
-	a.State, a.Outcome = attemptState(task.AttemptState(state)), task.Outcome(outcome.Int64).String()
+	a.State, a.Outcome = attemptState(task.AttemptState(state)), outcomeName(task.Outcome(outcome.Int64))
 	a.ClaimedAt, a.StartedAt, a.EndedAt = sqldb.Time(claimed), timeOf(started), timeOf(ended)
 	a.Result = result
 	if a.State != orbit.AttemptEnded {
@@ -165,6 +166,15 @@ func attemptState(s task.AttemptState) string {
 		return orbit.AttemptRunning
 	}
 	return orbit.AttemptEnded
+}
+
+// outcomeName is the contract's name of a stored outcome. Whether an attempt that was
+// never started expired or was handed back, its event tells.
+func outcomeName(o task.Outcome) string {
+	if o == task.OutcomeNotStarted {
+		return orbit.OutcomeExpired
+	}
+	return o.String()
 }
 
 const selectReasons = `
@@ -202,10 +212,21 @@ func (c *call) readReasons(ctx context.Context, id sqldb.ID, attempts []*orbit.A
 		if err := rows.Scan(&attempt, &reason); err != nil {
 			return fmt.Errorf("read events of attempts: %w", err)
 		}
-		byID[attempt.String()].Reason = reason
+		explain(byID[attempt.String()], reason)
 	}
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read events of attempts: %w", err)
 	}
 	return nil
+}
+
+// explain adds the reason of an end that no worker reported.
+func explain(a *orbit.Attempt, reason string) {
+	switch a.Outcome {
+	case orbit.OutcomeUnknown, orbit.OutcomeExpired:
+		a.Reason = reason
+	}
+	if a.Outcome == orbit.OutcomeExpired && reason == settle.ReasonReturned {
+		a.Outcome = orbit.OutcomeReturned
+	}
 }

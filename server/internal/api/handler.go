@@ -151,7 +151,7 @@ func (c *call) recover() {
 		cause = e.Error()
 	}
 	c.cfg.Log.ErrorContext(c.r.Context(), "request panicked",
-		"request_id", c.id, "cause", cause, "stack", string(debug.Stack()))
+		"request_id", c.id.String(), "cause", cause, "stack", string(debug.Stack()))
 	if c.answered {
 		panic(http.ErrAbortHandler) // half an answer is cut off
 	}

@@ -5,13 +5,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +32,8 @@ type node struct {
 	creds orbit.Credentials // over all queues, every permission of a bootstrap
 	api   *api.Handler
 	log   *safeBuffer
+
+	ready func(context.Context) error // overrides what /readyz asks
 
 	mu    sync.Mutex
 	woken []int64
@@ -71,7 +71,7 @@ func (n *node) start(through *sqldb.DB) {
 		Auth:      auth.New(through),
 		Committer: committer,
 		Worker:    http.NotFoundHandler(),
-		Ready:     func(ctx context.Context) error { return through.Read().PingContext(ctx) },
+		Ready:     n.probe(through),
 		Log:       slog.New(slog.NewJSONHandler(n.log, nil)),
 	})
 	web := httptest.NewServer(n.api)
@@ -84,6 +84,16 @@ func (n *node) start(through *sqldb.DB) {
 		cancel()
 		running.Wait()
 	})
+}
+
+// probe is what /readyz asks.
+func (n *node) probe(db *sqldb.DB) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if n.ready != nil {
+			return n.ready(ctx)
+		}
+		return db.Read().PingContext(ctx)
+	}
 }
 
 func (n *node) wake(lanes []int64) {
@@ -395,7 +405,3 @@ func (b *safeBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.buf.String()
 }
-
-var errStop = errors.New("stop")
-
-func TestMain(m *testing.M) { os.Exit(m.Run()) }

@@ -12,7 +12,7 @@ func (c *call) logFailure(err error) {
 	if c.r.Context().Err() != nil {
 		return
 	}
-	c.cfg.Log.ErrorContext(c.r.Context(), "request failed", "request_id", c.id,
+	c.cfg.Log.ErrorContext(c.r.Context(), "request failed", "request_id", c.id.String(),
 		"err", describe(c.cfg.DB.Dialect(), err))
 }
 
