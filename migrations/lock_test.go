@@ -33,8 +33,13 @@ func TestASecondRunnerSaysForWhomItWaitsAndGoesOnWhenTheLockIsFree(t *testing.T)
 			}})
 			done <- err
 		}()
-		if holder := <-waiting; holder != "other host" {
-			t.Errorf("waits for %q, want other host", holder)
+		select {
+		case holder := <-waiting:
+			if holder != "other host" {
+				t.Errorf("waits for %q, want other host", holder)
+			}
+		case err := <-done:
+			t.Fatalf("Up did not wait: %v", err)
 		}
 		if v, err := migrations.Version(t.Context(), db.DB, migrations.Server); err != nil || v != 1 {
 			t.Errorf("Version while waiting = %d, %v, want 1", v, err)
@@ -100,6 +105,32 @@ func TestARunnerThatLostTheLockStopsBeforeItsNextStatement(t *testing.T) {
 	})
 }
 
+// What a statement writes and its record are one transaction, which ends with a look at
+// the lock: a runner that lost it during the statement leaves nothing of it.
+func TestRowsOfARunnerThatLostTheLockAreRolledBack(t *testing.T) {
+	tree := oneSet("CREATE TABLE a (x INT);\nINSERT INTO a (x) VALUES (1);\n")
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		other := db.Reopen(t)
+		steal := func(e migrations.Event) {
+			if e.Kind == migrations.StatementRunning && e.Statement == 2 {
+				holdLock(t, other, "successor", 0)
+			}
+		}
+		if _, err := migrations.UpFiles(t.Context(), db.DB, tree, migrations.Server, migrations.Options{Report: steal}); !errors.Is(err, migrations.ErrLockLost) {
+			t.Fatalf("Up = %v, want ErrLockLost", err)
+		}
+		if n := number(t, db, "SELECT COUNT(*) FROM a"); n != 0 {
+			t.Errorf("%d rows of the runner that lost the lock, want 0", n)
+		}
+		if _, err := migrations.UpFiles(t.Context(), db.DB, tree, migrations.Server, migrations.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if n := number(t, db, "SELECT COUNT(*) FROM a"); n != 1 {
+			t.Errorf("%d rows after the successor, want 1", n)
+		}
+	})
+}
+
 // The lease is renewed while a statement runs: a runner at work is not taken for dead.
 func TestTheLeaseIsRenewedWhileAStatementRuns(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
@@ -107,7 +138,7 @@ func TestTheLeaseIsRenewedWhileAStatementRuns(t *testing.T) {
 		const lease = "SELECT lease_until FROM orbit_migration_lock"
 		renewed := false
 		slow := func(e migrations.Event) {
-			if renewed || e.Kind != migrations.StatementRunning || e.Step != "000002_task" {
+			if e.Kind != migrations.StatementRunning || e.Step != "000002_task" || e.Statement != 2 {
 				return
 			}
 			first := number(t, other, lease)

@@ -225,6 +225,29 @@ func TestADefinitionThatFailsIsTriedAgain(t *testing.T) {
 	})
 }
 
+// The server's refusal proves that a statement had no effect, even if the catalogue could
+// not tell.
+func TestARefusedStatementThatLeavesNoMarkIsTriedAgain(t *testing.T) {
+	tree := oneSet("CREATE TABLE a (x INT);\nALTER TABLE a MODIFY COLUMN x TINYINT NOT NULL;\n")
+	for _, engine := range []string{dbtest.MySQL, dbtest.MariaDB} {
+		t.Run(engine, func(t *testing.T) {
+			db := dbtest.Open(t, engine)
+			spoil := func(e migrations.Event) {
+				if e.Kind == migrations.StatementRunning && e.Statement == 2 {
+					execute(t, db, "INSERT INTO a (x) VALUES (1000)")
+				}
+			}
+			if _, err := migrations.UpFiles(t.Context(), db.DB, tree, migrations.Server, migrations.Options{Report: spoil}); err == nil || !db.Dialect().Refused(err) {
+				t.Fatalf("Up = %v, want the server's refusal", err)
+			}
+			execute(t, db, "DELETE FROM a")
+			if applied, err := migrations.UpFiles(t.Context(), db.DB, tree, migrations.Server, migrations.Options{}); err != nil || len(applied) != 1 {
+				t.Errorf("Up after the mend = %v, %v, want the step", applied, err)
+			}
+		})
+	}
+}
+
 // CLI-001: a table of somebody else is neither taken over nor harmed.
 func TestUpRefusesADatabaseThatHasSuchATableAlready(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
@@ -232,6 +255,9 @@ func TestUpRefusesADatabaseThatHasSuchATableAlready(t *testing.T) {
 		applied, err := migrations.Up(t.Context(), db.DB, migrations.Server, migrations.Options{})
 		if err == nil || !strings.Contains(err.Error(), "task") || !slices.Equal(applied, []int{1}) {
 			t.Fatalf("Up = %v, %v, want step 1 and an error that names the table", applied, err)
+		}
+		if db.Engine != dbtest.SQLite && !strings.Contains(err.Error(), "give it a database of its own") { // SQLite rolls back by itself
+			t.Errorf("Up = %v, want a refusal before anything was begun", err)
 		}
 		if again, err := migrations.Up(t.Context(), db.DB, migrations.Server, migrations.Options{}); err == nil {
 			t.Fatalf("second Up = %v, want an error again", again)
