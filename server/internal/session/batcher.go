@@ -1,0 +1,101 @@
+package session
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	maxBatch      = 100
+	maxBatchBytes = 2 << 20
+	// batchTimeout bounds how long the items of a batch wait for the database before
+	// they are answered as of unknown outcome.
+	batchTimeout = 20 * time.Second
+)
+
+// A batcher runs items in batches of what gathered while the last batch ran.
+type batcher[Q, A any] struct {
+	run  func(context.Context, []Q) ([]A, error)
+	size func(*Q) int // bytes, about
+
+	nudge   chan struct{}
+	mu      sync.Mutex
+	waiting []job[Q, A]
+}
+
+// A job is an item and who wants its answer.
+type job[Q, A any] struct {
+	item Q
+	done func(A, error) // called once, not concurrently; must not block
+}
+
+func newBatcher[Q, A any](run func(context.Context, []Q) ([]A, error), size func(*Q) int) *batcher[Q, A] {
+	return &batcher[Q, A]{run: run, size: size, nudge: make(chan struct{}, 1)}
+}
+
+// add puts an item into the next batch. How many wait is bounded by who adds.
+func (b *batcher[Q, A]) add(item Q, done func(A, error)) {
+	b.mu.Lock()
+	b.waiting = append(b.waiting, job[Q, A]{item, done})
+	b.mu.Unlock()
+	select {
+	case b.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// Run runs batches until ctx is canceled, and then what is still waiting.
+func (b *batcher[Q, A]) Run(ctx context.Context) {
+	for {
+		if batch := b.take(); len(batch) > 0 {
+			b.serve(context.WithoutCancel(ctx), batch)
+			continue
+		}
+		select {
+		case <-b.nudge:
+		case <-ctx.Done():
+			if batch := b.take(); len(batch) > 0 {
+				b.serve(context.WithoutCancel(ctx), batch)
+				continue
+			}
+			return
+		}
+	}
+}
+
+// take removes the next batch, bounded by count and bytes.
+func (b *batcher[Q, A]) take() []job[Q, A] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, bytes := 0, 0
+	for n < min(len(b.waiting), maxBatch) {
+		bytes += b.size(&b.waiting[n].item)
+		if n > 0 && bytes > maxBatchBytes {
+			break
+		}
+		n++
+	}
+	batch := b.waiting[:n:n]
+	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
+		b.waiting = nil // let the memory of a burst go
+	}
+	return batch
+}
+
+func (b *batcher[Q, A]) serve(ctx context.Context, batch []job[Q, A]) {
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	items := make([]Q, len(batch))
+	for i := range batch {
+		items[i] = batch[i].item
+	}
+	answers, err := b.run(ctx, items)
+	for i := range batch {
+		var answer A
+		if err == nil {
+			answer = answers[i]
+		}
+		batch[i].done(answer, err)
+	}
+}

@@ -1,0 +1,300 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/internal/strictjson"
+	"github.com/orbitkit/orbit/internal/wire"
+	"github.com/orbitkit/orbit/server/internal/dispatch"
+	"github.com/orbitkit/orbit/server/internal/task"
+)
+
+// handle takes one message after hello. What needs the database is answered later, by
+// its batch; an error ends the connection.
+func (s *session) handle(frame wire.Envelope) error {
+	if s.over() {
+		return nil // only read to its end
+	}
+	switch frame.Type {
+	case wire.TypeStart:
+		return s.start(frame)
+	case wire.TypeResume:
+		return s.resume(frame)
+	case wire.TypeRenew:
+		return s.renew(frame)
+	case wire.TypeFinish:
+		return s.finish(frame)
+	case wire.TypeReturn:
+		return s.giveBack(frame)
+	case wire.TypeCredit:
+		return s.credit(frame)
+	case wire.TypeDrain:
+		return s.drain(frame)
+	case wire.TypeHello:
+		return &breach{frame.ID, "type: hello comes once, as the first message"}
+	}
+	return &breach{frame.ID, "type: is not known"}
+}
+
+func broken(frame wire.Envelope, err error) error {
+	return &breach{frame.ID, frame.Type + ": " + err.Error()}
+}
+
+// readRef reads who is spoken of.
+func (s *session) readRef(frame wire.Envelope, attempt string, epoch uint64) (dispatch.Ref, error) {
+	id, err := sqldb.ParseID(attempt)
+	if err != nil {
+		return dispatch.Ref{}, &breach{frame.ID, frame.Type + ": attempt_id: must be 32 lower-case hexadecimal characters"}
+	}
+	if epoch < 1 || epoch > math.MaxInt64 {
+		return dispatch.Ref{}, &breach{frame.ID, frame.Type + ": epoch: must be a positive integer"}
+	}
+	return s.ref(id, int64(epoch)), nil
+}
+
+func (s *session) readAttempt(frame wire.Envelope) (dispatch.Ref, error) {
+	var m wire.Attempt
+	if err := decode(frame.Data, &m); err != nil {
+		return dispatch.Ref{}, broken(frame, err)
+	}
+	return s.readRef(frame, m.AttemptID, m.Epoch)
+}
+
+// ask puts an item into its batch and has the answer sent when it is there. The reader
+// waits while too much is under way.
+func ask[Q, A any](s *session, frame wire.Envelope, attempt sqldb.ID, b *batcher[Q, A], item Q, answer func(A) *dispatch.Refusal) error {
+	cost := len(frame.Data) + inFlightEach
+	if !s.budget.take(cost, s.ended) {
+		return errEnded
+	}
+	b.add(item, func(got A, err error) {
+		defer s.budget.give(cost)
+		refusal := unavailable
+		if err == nil {
+			refusal = answer(got)
+		} else {
+			s.hub.log.Error("message of a worker has no known outcome", "type", frame.Type, "err", err)
+		}
+		if refusal != nil {
+			s.say(wire.TypeError, frame.ID, wire.Error{Code: refusal.Code, Message: refusal.Message, AttemptID: attempt.String()})
+		}
+	})
+	return nil
+}
+
+// errEnded ends the reader of a connection that somebody else ended.
+var errEnded = errors.New("connection ended")
+
+var unavailable = &dispatch.Refusal{Code: orbit.CodeUnavailable, Message: "the outcome is unknown: repeat the message"}
+
+func (s *session) start(frame wire.Envelope) error {
+	ref, err := s.readAttempt(frame)
+	if err != nil {
+		return err
+	}
+	return ask(s, frame, ref.Attempt, s.hub.starts, ref, func(a dispatch.Started) *dispatch.Refusal {
+		if s.track(ref.Attempt, a.Refusal, a.Lease); a.Refusal != nil {
+			return a.Refusal
+		}
+		s.say(wire.TypeStarted, frame.ID, wire.Started{
+			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch),
+			LeaseMS: millis(a.Lease), TimeoutMS: millis(a.Timeout), CancelRequested: a.CancelWanted,
+		})
+		return nil
+	})
+}
+
+func (s *session) resume(frame wire.Envelope) error {
+	ref, err := s.readAttempt(frame)
+	if err != nil {
+		return err
+	}
+	return ask(s, frame, ref.Attempt, s.hub.resumes, ref, func(a dispatch.Resumed) *dispatch.Refusal {
+		if a.Refusal != nil {
+			return a.Refusal
+		}
+		if a.Status == wire.ResumeKeep {
+			s.hold(ref.Attempt, a.Lease)
+		} else {
+			s.drop(ref.Attempt)
+		}
+		s.say(wire.TypeResumed, frame.ID, wire.Resumed{
+			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch), Status: a.Status, Running: a.Running,
+			LeaseMS: millis(a.Lease), TimeoutMS: millis(a.Timeout), CancelRequested: a.CancelWanted,
+		})
+		return nil
+	})
+}
+
+func (s *session) renew(frame wire.Envelope) error {
+	var m wire.Renew
+	if err := decode(frame.Data, &m); err != nil {
+		return broken(frame, err)
+	}
+	ref, err := s.readRef(frame, m.AttemptID, m.Epoch)
+	if err != nil {
+		return err
+	}
+	if len(m.Progress) > wire.MaxProgress {
+		return s.invalid(frame, ref, "progress", fmt.Sprintf("must be at most %d bytes", wire.MaxProgress))
+	}
+	renewal := dispatch.Renewal{Ref: ref, Progress: []byte(m.Progress)}
+	return ask(s, frame, ref.Attempt, s.hub.renewals, renewal, func(a dispatch.Renewed) *dispatch.Refusal {
+		if s.track(ref.Attempt, a.Refusal, a.Lease); a.Refusal != nil {
+			return a.Refusal
+		}
+		s.say(wire.TypeRenewed, frame.ID, wire.Renewed{
+			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch), LeaseMS: millis(a.Lease), CancelRequested: a.CancelWanted,
+		})
+		return nil
+	})
+}
+
+func (s *session) finish(frame wire.Envelope) error {
+	var m wire.Finish
+	if err := decode(frame.Data, &m); err != nil {
+		return broken(frame, err)
+	}
+	ref, err := s.readRef(frame, m.AttemptID, m.Epoch)
+	if err != nil {
+		return err
+	}
+	f, field, rule := newFinish(ref, &m)
+	if rule != "" {
+		return s.invalid(frame, ref, field, rule)
+	}
+	return ask(s, frame, ref.Attempt, s.hub.finishes, f, func(a dispatch.Finished) *dispatch.Refusal {
+		if a.Refusal != nil {
+			return a.Refusal
+		}
+		s.drop(ref.Attempt)
+		s.hub.board.ended()
+		s.say(wire.TypeFinished, frame.ID, wire.Finished{
+			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch), Status: a.Status, TaskState: a.TaskState,
+		})
+		return nil
+	})
+}
+
+var outcomes = map[string]task.Outcome{
+	wire.OutcomeSucceeded: task.OutcomeSucceeded, wire.OutcomeFailed: task.OutcomeFailed,
+	wire.OutcomeUnknown: task.OutcomeUnknown, wire.OutcomeCancelled: task.OutcomeCancelled,
+}
+
+// newFinish checks what a worker reports, or tells which field breaks which rule.
+func newFinish(ref dispatch.Ref, m *wire.Finish) (f dispatch.Finish, field, rule string) {
+	outcome, known := outcomes[m.Outcome]
+	result := strictjson.Trim(m.Result)
+	switch {
+	case !validMessageID(m.Receipt):
+		return f, "receipt", "must be 1 to 64 printable ASCII characters without blanks"
+	case !known:
+		return f, "outcome", "must be SUCCEEDED, FAILED, UNKNOWN or CANCELLED"
+	case m.Retryable && outcome != task.OutcomeFailed:
+		return f, "retryable", "is only for FAILED"
+	case len(result) > 0 && outcome != task.OutcomeSucceeded:
+		return f, "result", "is only for SUCCEEDED"
+	case len(result) > wire.MaxResult:
+		return f, "result", fmt.Sprintf("must be at most %d bytes", wire.MaxResult)
+	case len(m.Error) > wire.MaxError || !utf8.ValidString(m.Error):
+		return f, "error", fmt.Sprintf("must be UTF-8 of at most %d bytes", wire.MaxError)
+	}
+	f = dispatch.Finish{Ref: ref, Receipt: []byte(m.Receipt), Outcome: outcome, Retryable: m.Retryable, Error: []byte(m.Error)}
+	if len(result) > 0 {
+		f.Result = result
+	}
+	return f, "", ""
+}
+
+func (s *session) giveBack(frame wire.Envelope) error {
+	ref, err := s.readAttempt(frame)
+	if err != nil {
+		return err
+	}
+	return ask(s, frame, ref.Attempt, s.hub.returns, ref, func(a dispatch.Returned) *dispatch.Refusal {
+		if a.Refusal != nil {
+			return a.Refusal
+		}
+		s.drop(ref.Attempt)
+		s.hub.board.ended()
+		s.say(wire.TypeReturned, frame.ID, wire.Returned{AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch)})
+		return nil
+	})
+}
+
+// invalid refuses a message that is well formed but breaks a rule of its content. The
+// connection goes on: to close it would only have the message repeated.
+func (s *session) invalid(frame wire.Envelope, ref dispatch.Ref, field, rule string) error {
+	s.say(wire.TypeError, frame.ID, wire.Error{Code: orbit.CodeInvalidArgument, Message: field + ": " + rule, AttemptID: ref.Attempt.String()})
+	return nil
+}
+
+// credit replaces how many assignments the worker takes now.
+func (s *session) credit(frame wire.Envelope) error {
+	var m wire.Credit
+	if err := decode(frame.Data, &m); err != nil {
+		return broken(frame, err)
+	}
+	if m.Slots > maxCapacity {
+		return &breach{frame.ID, fmt.Sprintf("credit: slots: must be at most %d", maxCapacity)}
+	}
+	now := time.Now()
+	s.hub.board.change(s, func(p *place) {
+		p.credit = m.Slots
+		for id, until := range p.held { // who has not been heard of holds nothing any more
+			if now.After(until.Add(grace)) {
+				delete(p.held, id)
+			}
+		}
+	})
+	return nil
+}
+
+// drain confirms that no assignment comes after the confirmation. What is claimed for the
+// process at this moment is handed back.
+func (s *session) drain(frame wire.Envelope) error {
+	if err := decode(frame.Data, &struct{}{}); err != nil {
+		return broken(frame, err)
+	}
+	s.hub.board.change(s, func(p *place) { p.draining = true })
+	s.returnUnsent()
+	s.hub.drains.add(s, func(_ struct{}, err error) {
+		if err != nil {
+			s.hub.log.Warn("drain was not noted", "process_id", s.process.String(), "err", err)
+		}
+	})
+	s.say(wire.TypeDrainOK, frame.ID, struct{}{})
+	return nil
+}
+
+// track follows what an answer says about an attempt that the process holds.
+func (s *session) track(attempt sqldb.ID, refusal *dispatch.Refusal, lease time.Duration) {
+	switch {
+	case refusal == nil:
+		s.hold(attempt, lease)
+	case refusal.Code != orbit.CodeUnavailable:
+		s.drop(attempt)
+	}
+}
+
+func (s *session) hold(attempt sqldb.ID, lease time.Duration) {
+	s.hub.board.change(s, func(p *place) { p.held[attempt] = time.Now().Add(lease) })
+}
+
+func (s *session) drop(attempt sqldb.ID) {
+	s.hub.board.change(s, func(p *place) { delete(p.held, attempt) })
+}
+
+// holds reports whether the process holds an attempt, as far as is known here.
+func (s *session) holds(attempt sqldb.ID) bool {
+	s.hub.board.mu.Lock()
+	defer s.hub.board.mu.Unlock()
+	_, ok := s.place.held[attempt]
+	return ok
+}

@@ -1,0 +1,133 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/internal/wire"
+	"github.com/orbitkit/orbit/server/internal/auth"
+)
+
+// A refusedHello is a registration that is not taken.
+type refusedHello struct {
+	ref     string
+	code    string
+	message string
+}
+
+func (e *refusedHello) Error() string { return e.code + ": " + e.message }
+
+func (e *refusedHello) closeCode() int {
+	switch e.code {
+	case orbit.CodeUnavailable:
+		return websocket.CloseTryAgainLater
+	case orbit.CodeInvalidArgument:
+		return wire.CloseProtocolError
+	}
+	return websocket.ClosePolicyViolation
+}
+
+// hello takes the first message: it registers the process, tells it what it holds, and
+// puts the session on the board, without credit.
+func (s *session) hello(ctx context.Context) error {
+	frame, err := s.receive()
+	if err != nil {
+		return err
+	}
+	if frame.Type != wire.TypeHello {
+		return &breach{frame.ID, "type: the first message must be hello"}
+	}
+	var m wire.Hello
+	if err := decode(frame.Data, &m); err != nil {
+		return &breach{frame.ID, "hello: " + err.Error()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.hub.cfg.HelloTimeout)
+	defer cancel()
+	r, held, refusal := s.register(ctx, &m)
+	if refusal != nil {
+		refusal.ref = frame.ID
+		return refusal
+	}
+	s.say(wire.TypeHelloOK, frame.ID, s.helloOK(held))
+	holding := make(map[sqldb.ID]time.Time, len(held))
+	for _, one := range held {
+		holding[one.attempt] = time.Now().Add(one.left)
+	}
+	key := s.principal.Namespace.String() + s.classKey(r)
+	s.hub.board.join(s, key, r.lanes(), holding)
+	return nil
+}
+
+// classKey is equal for registrations that take from the same lanes.
+func (s *session) classKey(r *registration) string {
+	same := *r
+	same.capacity = 0
+	digest := same.digest()
+	return string(digest[:])
+}
+
+// register checks a hello against the credential and the database, and records it.
+func (s *session) register(ctx context.Context, m *wire.Hello) (*registration, []holding, *refusedHello) {
+	r, err := newRegistration(m)
+	if err != nil {
+		return nil, nil, &refusedHello{code: orbit.CodeInvalidArgument, message: err.Error()}
+	}
+	if refusal := s.mayTake(ctx, r); refusal != nil {
+		return nil, nil, refusal
+	}
+	connectedAt, err := s.hub.register(ctx, s.principal, r)
+	switch {
+	case errors.Is(err, errChanged):
+		return nil, nil, &refusedHello{code: orbit.CodeStateConflict, message: errChanged.Error()}
+	case err != nil:
+		return nil, nil, s.unavailable(ctx, err)
+	}
+	s.process, s.capacity, s.queues, s.connectedAt = r.process, r.capacity, r.queues, connectedAt
+	held, err := s.hub.holdings(ctx, s.principal.Namespace, r.process)
+	if err != nil {
+		return nil, nil, s.unavailable(ctx, err)
+	}
+	return r, held, nil
+}
+
+// mayTake holds the queues to the credential's scope. Who is restricted to some queues
+// does not learn whether others exist (AMB-029).
+func (s *session) mayTake(ctx context.Context, r *registration) *refusedHello {
+	if !s.principal.Can(auth.WorkersConsume) {
+		return &refusedHello{code: orbit.CodePermissionDenied, message: "the credential lacks the permission " + auth.WorkersConsume}
+	}
+	for _, id := range r.queues {
+		if !s.principal.MayUse(id) {
+			return &refusedHello{code: orbit.CodePermissionDenied, message: "queue " + id.String() + " is outside the scope of the credential"}
+		}
+	}
+	missing, err := s.hub.missingQueue(ctx, s.principal.Namespace, r.queues)
+	switch {
+	case err != nil:
+		return s.unavailable(ctx, err)
+	case !missing.IsZero():
+		return &refusedHello{code: orbit.CodeNotFound, message: "queue " + missing.String() + " does not exist in the namespace"}
+	}
+	return nil
+}
+
+func (s *session) unavailable(ctx context.Context, err error) *refusedHello {
+	s.hub.log.ErrorContext(ctx, "registration failed", "err", err)
+	return &refusedHello{code: orbit.CodeUnavailable, message: "the registration could not be stored: connect again"}
+}
+
+func (s *session) helloOK(held []holding) wire.HelloOK {
+	ok := wire.HelloOK{
+		NodeID: s.hub.node, LeaseMS: millis(s.hub.dispatcher.Lease()), PingMS: millis(s.hub.cfg.Ping),
+		MaxFrame: wire.MaxFrame, ServerTime: time.Now().UTC().Format(time.RFC3339Nano),
+	}
+	for _, one := range held {
+		ok.Attempts = append(ok.Attempts, wire.Held{AttemptID: one.attempt.String(), Epoch: uint64(one.epoch)})
+	}
+	return ok
+}

@@ -1,0 +1,303 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/internal/strictjson"
+	"github.com/orbitkit/orbit/internal/wire"
+	"github.com/orbitkit/orbit/server/internal/auth"
+	"github.com/orbitkit/orbit/server/internal/dispatch"
+)
+
+const (
+	// inFlight bounds the bytes of messages of one connection that wait for an answer.
+	// Beyond it the connection is not read: its socket pushes back.
+	inFlight = 4 << 20
+	// inFlightEach is what a message counts beside its bytes, so that their number is
+	// bounded too.
+	inFlightEach = 4 << 10
+	// linger is how long a connection that is being ended may take to say so.
+	linger = time.Second
+	// grace is how long a lease is over before an attempt no longer counts as held.
+	grace = 5 * time.Second
+)
+
+// A session is one connection of a worker process.
+type session struct {
+	hub       *Hub
+	principal auth.Principal
+	ws        *websocket.Conn
+	queue     *sendQueue
+	budget    *budget
+
+	// Set by hello, before anybody else sees the session.
+	process     sqldb.ID
+	capacity    int
+	queues      []sqldb.ID
+	connectedAt int64
+
+	place place // guarded by the board
+
+	endOnce   sync.Once
+	ended     chan struct{} // closed when the connection is to end
+	code      int           // close code, set before ended is closed
+	reason    string
+	drainSaid sync.Once
+}
+
+func newSession(h *Hub, p auth.Principal) *session {
+	return &session{hub: h, principal: p, queue: newSendQueue(), budget: newBudget(inFlight), ended: make(chan struct{})}
+}
+
+func (s *session) key() processKey { return processKey{s.principal.Namespace, s.process} }
+
+// A breach is a message that is against the protocol. It ends the connection.
+type breach struct {
+	ref  string
+	rule string
+}
+
+func (b *breach) Error() string { return b.rule }
+
+// serve runs the connection to its end. The caller's goroutine is its reader.
+func (s *session) serve(ctx context.Context) {
+	defer s.ws.Close()
+	var writer sync.WaitGroup
+	writer.Go(s.write)
+	s.ws.SetReadLimit(wire.MaxFrame)
+	s.ws.SetReadDeadline(time.Now().Add(s.hub.cfg.HelloTimeout))
+	err := s.hello(ctx)
+	if err == nil {
+		s.hub.replace(s)
+		err = s.read()
+		s.hub.board.leave(s)
+	}
+	s.explain(err)
+	s.end(websocket.CloseNormalClosure, "")
+	writer.Wait()
+	s.linger()
+	s.returnUnsent()
+}
+
+// end asks for the end of the connection. The first reason counts. It never blocks.
+func (s *session) end(code int, reason string) {
+	s.endOnce.Do(func() {
+		s.code, s.reason = code, reason
+		close(s.ended)
+	})
+}
+
+// explain tells the worker why the connection ends, if that is the worker's doing.
+func (s *session) explain(err error) {
+	var (
+		rule    *breach
+		refused *refusedHello
+	)
+	switch {
+	case errors.As(err, &rule):
+		s.hub.log.Warn("worker broke the protocol", "process_id", s.process.String(), "rule", rule.rule)
+		s.say(wire.TypeError, rule.ref, wire.Error{Code: orbit.CodeInvalidArgument, Message: rule.rule})
+		s.end(wire.CloseProtocolError, rule.rule)
+	case errors.As(err, &refused):
+		s.say(wire.TypeError, refused.ref, wire.Error{Code: refused.code, Message: refused.message})
+		s.end(refused.closeCode(), "")
+	}
+}
+
+// linger reads on until the worker has hung up, for a moment: to close a socket with
+// unread words in it could take ours away from the worker.
+func (s *session) linger() {
+	for {
+		if _, _, err := s.ws.NextReader(); err != nil {
+			return
+		}
+	}
+}
+
+// read reads messages until the connection ends. Only a breach is an error of interest.
+func (s *session) read() error {
+	s.ws.SetPongHandler(func(string) error { return s.heard() })
+	s.ws.SetPingHandler(func(data string) error {
+		s.ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(s.hub.cfg.WriteTimeout))
+		return s.heard() // a failed write shows at the writer
+	})
+	for {
+		s.heard()
+		frame, err := s.receive()
+		if err == nil {
+			err = s.handle(frame)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// heard notes a sign of life. A connection that is being ended has its last deadline.
+func (s *session) heard() error {
+	if s.over() {
+		return nil
+	}
+	return s.ws.SetReadDeadline(time.Now().Add(s.hub.cfg.Ping * 5 / 2))
+}
+
+func (s *session) over() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// receive reads one message.
+func (s *session) receive() (wire.Envelope, error) {
+	kind, text, err := s.ws.ReadMessage()
+	switch {
+	case errors.Is(err, websocket.ErrReadLimit):
+		return wire.Envelope{}, &breach{rule: fmt.Sprintf("frame: must be at most %d bytes", wire.MaxFrame)}
+	case err != nil:
+		return wire.Envelope{}, err
+	case kind != websocket.TextMessage:
+		return wire.Envelope{}, &breach{rule: "frame: must be text"}
+	}
+	return parseFrame(text)
+}
+
+func parseFrame(text []byte) (frame wire.Envelope, err error) {
+	if err := strictjson.DecodeInside(text, &frame, levelsOfEnvelope); err != nil {
+		return frame, &breach{rule: "frame: " + err.Error()}
+	}
+	if !validMessageID(frame.ID) {
+		return frame, &breach{rule: "id: must be 1 to 64 printable ASCII characters without blanks"}
+	}
+	if frame.Ref != "" {
+		return frame, &breach{frame.ID, "ref: is not for messages of a worker"}
+	}
+	return frame, nil
+}
+
+func validMessageID(id string) bool {
+	if len(id) < 1 || len(id) > 64 {
+		return false
+	}
+	for _, c := range []byte(id) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// say sends a message. A worker that does not read its answers is disconnected.
+func (s *session) say(kind, ref string, data any) {
+	if !s.queue.answer(encode(kind, ref, data)) {
+		s.end(websocket.ClosePolicyViolation, "answers are not read")
+	}
+}
+
+// sayDraining asks the worker to connect elsewhere, each a little later than the other,
+// so that not all of them come at once.
+func (s *session) sayDraining() {
+	s.drainSaid.Do(func() {
+		wait := time.Second/10 + rand.N(s.hub.cfg.DrainTimeout/4)
+		s.say(wire.TypeServerDraining, "", wire.ServerDraining{RetryAfterMS: millis(wait)})
+	})
+}
+
+// write is the one writer of the connection, until it ends.
+func (s *session) write() {
+	ping := time.NewTimer(s.pingPause())
+	defer ping.Stop()
+	for {
+		if err := s.flush(); err != nil {
+			s.end(websocket.CloseAbnormalClosure, "")
+			s.ws.SetReadDeadline(time.Now())
+			return
+		}
+		select {
+		case <-s.queue.ready:
+		case <-ping.C:
+			s.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(s.hub.cfg.WriteTimeout))
+			ping.Reset(s.pingPause())
+		case <-s.ended:
+			s.flush() // the reason for the end may be among it
+			s.goodbye()
+			return
+		}
+	}
+}
+
+// pingPause spreads the pings of many connections.
+func (s *session) pingPause() time.Duration {
+	p := s.hub.cfg.Ping
+	return p*3/4 + rand.N(p/4+1)
+}
+
+// flush writes what waits.
+func (s *session) flush() error {
+	for {
+		frame, a, ok := s.queue.next()
+		switch {
+		case !ok:
+			return nil
+		case frame == nil:
+			frame = s.assignFrame(a)
+		}
+		if frame == nil {
+			continue
+		}
+		if err := s.writeFrame(frame); err != nil {
+			return err
+		}
+	}
+}
+
+// assignFrame encodes an assignment, unless it is of no use any more.
+func (s *session) assignFrame(a assignment) []byte {
+	s.hub.board.change(s, func(*place) {}) // there is room for another one
+	elapsed := time.Since(a.at)
+	if elapsed >= a.grant.Lease {
+		s.hub.handBack(s, a.grant)
+		return nil
+	}
+	return encodeAssign(a.grant, elapsed)
+}
+
+func (s *session) writeFrame(frame []byte) error {
+	s.ws.SetWriteDeadline(time.Now().Add(s.hub.cfg.WriteTimeout))
+	return s.ws.WriteMessage(websocket.TextMessage, frame)
+}
+
+// goodbye says why the connection ends, and sets the last deadline of the reader.
+func (s *session) goodbye() {
+	const most = 120 // a control frame holds 125 bytes, two of them the code
+	reason := s.reason
+	if len(reason) > most {
+		reason = reason[:most]
+	}
+	s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(s.code, reason), time.Now().Add(linger))
+	s.ws.SetReadDeadline(time.Now().Add(linger))
+}
+
+// returnUnsent hands back what the worker was never told of. What was sent is left to
+// the lease: a closed connection releases nothing (WRK-021).
+func (s *session) returnUnsent() {
+	for _, a := range s.queue.unsent() {
+		s.hub.handBack(s, a.grant)
+	}
+}
+
+// ref names an attempt in the name of this process.
+func (s *session) ref(attempt sqldb.ID, epoch int64) dispatch.Ref {
+	return dispatch.Ref{Attempt: attempt, Epoch: epoch, Process: s.process, Namespace: s.principal.Namespace}
+}
