@@ -53,6 +53,7 @@ func New(cfg Config) *Handler {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	cfg.Log = Quiet(cfg.Log, cfg.DB.Dialect())
 	return &Handler{
 		cfg:      cfg,
 		queues:   newQueueBook(cfg.DB),

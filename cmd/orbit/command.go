@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/orbitkit/orbit/internal/version"
+)
+
+// An environment is what the program gets from outside.
+type environment struct {
+	get      func(string) string
+	out, err io.Writer
+}
+
+// A usageError is one that running again cannot mend.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func exitCode(err error) int {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+const long = `orbit serves one node of the task platform: the HTTP interface for submitters and
+the WebSocket interface for workers. Any number of nodes may share one database.
+
+Environment:
+  ORBIT_MYSQL_DSN   user:password@tcp(host:3306)/database of a MySQL or MariaDB server
+  ORBIT_DATABASE    instead of it: mysql:<DSN> or sqlite:<path>
+  ORBIT_HTTP_ADDR   address to listen on (default 127.0.0.1:8080)
+  ORBIT_NODE_ID     name of this node, unlike that of any other (default random)
+
+The database must have been migrated by orbit-migrate and given its first credential by
+orbit-admin bootstrap. To try Orbit without any of that, run "orbit dev".
+
+SIGINT and SIGTERM stop it gracefully: requests under way are finished, workers are asked
+to go elsewhere, and what they run keeps its permits. A second signal ends it at once.`
+
+func newRoot(env environment) *cobra.Command {
+	var s settings
+	root := &cobra.Command{
+		Use:           "orbit",
+		Short:         "Serve a node of the task platform",
+		Long:          long,
+		Version:       version.String(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          noArguments,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), env, s) },
+	}
+	root.SetVersionTemplate("orbit {{.Version}}\n")
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	s.register(root.Flags())
+	root.AddCommand(newDev(env))
+	return root
+}
+
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown command or argument %q (--help lists the commands)", args[0])}
+	}
+	return nil
+}
+
+// settings are what the flags of a node say.
+type settings struct {
+	nodeID      string
+	lease       time.Duration
+	stopTimeout time.Duration
+	tlsCert     string
+	tlsKey      string
+	logLevel    string
+	logFormat   string
+}
+
+func (s *settings) register(flags *pflag.FlagSet) {
+	flags.StringVar(&s.nodeID, "node-id", "", "`name` of this node (default $ORBIT_NODE_ID or random)")
+	flags.DurationVar(&s.lease, "lease", 0, "how long a worker keeps an attempt without renewing it, 5s to 5m (default 15s)")
+	flags.DurationVar(&s.stopTimeout, "stop-timeout", 0, "bound of a graceful stop (default 20s)")
+	flags.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate chain in PEM; serves https")
+	flags.StringVar(&s.tlsKey, "tls-key", "", "`file` with the private key in PEM")
+	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")
+}
+
+// logger returns a logger that writes to w.
+func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
+		return nil, usageError{fmt.Errorf("--log-level %q: must be debug, info, warn or error", s.logLevel)}
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch s.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	}
+	return nil, usageError{fmt.Errorf("--log-format %q: must be text or json", s.logFormat)}
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/drivers"
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/migrations"
+	"github.com/orbitkit/orbit/server"
+)
+
+const devLong = `dev serves a node on a SQLite file, with nothing to set up: it makes the folder, applies
+the schema and, the first time, makes an application, a namespace, a queue and a
+credential. What it makes stays for the next time; remove the folder to begin anew.
+
+It is for trying Orbit out and for small installations. ORBIT_DATABASE and ORBIT_MYSQL_DSN
+are not looked at.`
+
+// devSettings are what the flags of dev say.
+type devSettings struct {
+	settings
+	data string
+	addr string
+}
+
+func newDev(env environment) *cobra.Command {
+	var s devSettings
+	dev := &cobra.Command{
+		Use:   "dev",
+		Short: "Serve a node on a SQLite file, with nothing to set up",
+		Long:  devLong,
+		Args:  noArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), env) },
+	}
+	dev.Flags().StringVar(&s.data, "data", ".orbit", "`folder` of the database and the credentials file")
+	dev.Flags().StringVar(&s.addr, "addr", "", "`address` to listen on (default $ORBIT_HTTP_ADDR or "+defaultAddr+")")
+	s.register(dev.Flags())
+	return dev
+}
+
+func (s *devSettings) run(ctx context.Context, env environment) error {
+	log, err := s.logger(env.err)
+	if err != nil {
+		return err
+	}
+	if s.data, err = filepath.Abs(s.data); err != nil {
+		return usageError{fmt.Errorf("--data: %w", err)}
+	}
+	if err := os.MkdirAll(s.data, 0o700); err != nil {
+		return usageError{fmt.Errorf("--data: %w", err)}
+	}
+	db, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	s.nodeID = cmp.Or(s.nodeID, env.get("ORBIT_NODE_ID"))
+	node, err := s.node(ctx, db, log)
+	if err != nil {
+		return err
+	}
+	listener, err := s.listen(cmp.Or(s.addr, env.get("ORBIT_HTTP_ADDR"), defaultAddr), log)
+	if err != nil {
+		return err
+	}
+	creds, err := s.credentials(ctx, db, s.url(listener.Addr()))
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	fmt.Fprint(env.out, s.usage(s.url(listener.Addr()), creds))
+	return node.Run(ctx, listener)
+}
+
+func (s *devSettings) database() string { return filepath.Join(s.data, "orbit.db") }
+func (s *devSettings) file() string     { return filepath.Join(s.data, "credentials.json") }
+
+// open opens the database and brings its schema up to date.
+func (s *devSettings) open(ctx context.Context) (*sqldb.DB, error) {
+	db, err := drivers.OpenForMigration(ctx, "sqlite:"+s.database())
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if _, err := migrations.Up(ctx, db, migrations.Server, migrations.Options{}); err != nil {
+		return nil, errors.Join(usageError{err}, db.Close())
+	}
+	return db, nil
+}
+
+// credentials reads the credentials file, or makes one: for a new namespace, or for the
+// one that lost its file.
+func (s *devSettings) credentials(ctx context.Context, db *sqldb.DB, url string) (orbit.Credentials, error) {
+	if _, err := os.Stat(s.file()); !errors.Is(err, fs.ErrNotExist) {
+		creds, err := orbit.LoadCredentials(s.file())
+		if err != nil {
+			return creds, usageError{err}
+		}
+		return creds, nil
+	}
+	request := server.BootstrapRequest{
+		Application: "dev", Namespace: "default", Environment: "dev", Queue: "default", WorkerAccess: true, Actor: "orbit dev",
+	}
+	return server.CreateFile(ctx, db, s.file(), func() (orbit.Credentials, error) {
+		creds, err := server.Bootstrap(ctx, db, request)
+		if errors.Is(err, server.ErrExists) {
+			request.NewCredential = true
+			creds, err = server.Bootstrap(ctx, db, request)
+		}
+		creds.URL = url
+		return creds, err
+	})
+}
+
+// url is how a client on this machine reaches the node.
+func (s *devSettings) url(addr net.Addr) string {
+	scheme := "http"
+	if s.tlsCert != "" {
+		scheme = "https"
+	}
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return scheme + "://" + addr.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+const usage = `Orbit serves on {url}
+  database     {database}
+  credentials  {file}
+
+Submit a task from another terminal:
+
+  ORBIT_TOKEN=$(sed -n 's/.*"token": *"\([^"]*\)".*/\1/p' {quoted})
+  curl -i {url}/v1/tasks -H "Authorization: Bearer $ORBIT_TOKEN" \
+    -H 'Content-Type: application/json' -H 'Idempotency-Key: first-task' \
+    -d '{"queue_id":"{queue}","handler":"hello","handler_version":"v1","payload_version":"v1","payload":{"name":"you"}}'
+
+Programs read ORBIT_URL={url} and ORBIT_CREDENTIALS_FILE={quoted}
+Ctrl-C stops it.
+`
+
+// usage tells how to go on. It names the file that holds the token and not the token.
+func (s *devSettings) usage(url string, creds orbit.Credentials) string {
+	return strings.NewReplacer(
+		"{url}", url, "{database}", s.database(), "{file}", s.file(), "{quoted}", shellQuote(s.file()), "{queue}", creds.QueueID,
+	).Replace(usage)
+}
+
+// shellQuote quotes a word for a POSIX shell if it has to be.
+func shellQuote(word string) string {
+	const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:@%"
+	if strings.Trim(word, safe) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

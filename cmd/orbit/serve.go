@@ -1,0 +1,91 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/orbitkit/orbit/internal/drivers"
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server"
+)
+
+const defaultAddr = "127.0.0.1:8080"
+
+// serve runs a node on the database that the environment names.
+func serve(ctx context.Context, env environment, s settings) error {
+	log, err := s.logger(env.err)
+	if err != nil {
+		return err
+	}
+	address, err := drivers.FromEnvironment(env.get, "ORBIT_DATABASE", "ORBIT_MYSQL_DSN")
+	if err != nil {
+		return usageError{err}
+	}
+	db, err := drivers.Open(ctx, address)
+	if err != nil {
+		return usageError{err}
+	}
+	defer db.Close()
+	s.nodeID = cmp.Or(s.nodeID, env.get("ORBIT_NODE_ID"))
+	node, err := s.node(ctx, db, log)
+	if err != nil {
+		return err
+	}
+	listener, err := s.listen(cmp.Or(env.get("ORBIT_HTTP_ADDR"), defaultAddr), log)
+	if err != nil {
+		return err
+	}
+	return node.Run(ctx, listener)
+}
+
+// node makes the node. That the schema fits is asked before the address is taken.
+func (s *settings) node(ctx context.Context, db *sqldb.DB, log *slog.Logger) (*server.Server, error) {
+	node, err := server.New(db, server.Config{NodeID: s.nodeID, Lease: s.lease, StopTimeout: s.stopTimeout, Log: log})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if err := node.CheckSchema(ctx); err != nil {
+		return nil, usageError{err}
+	}
+	return node, nil
+}
+
+// listen opens the address, with TLS if a certificate is given.
+func (s *settings) listen(addr string, log *slog.Logger) (net.Listener, error) {
+	config, err := s.tls()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("listen on %q: %w", addr, err)}
+	}
+	if config != nil {
+		return tls.NewListener(listener, config), nil
+	}
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		log.Warn("tokens travel in plain text: give --tls-cert and --tls-key, or let a proxy do TLS", "addr", tcp.String())
+	}
+	return listener, nil
+}
+
+// tls returns nil without a certificate. HTTP/2 is not offered: workers' WebSockets need
+// HTTP/1.1.
+func (s *settings) tls() (*tls.Config, error) {
+	switch {
+	case s.tlsCert == "" && s.tlsKey == "":
+		return nil, nil
+	case s.tlsCert == "" || s.tlsKey == "":
+		return nil, errors.New("--tls-cert and --tls-key belong together")
+	}
+	pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+}

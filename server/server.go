@@ -1,0 +1,196 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/migrations"
+	"github.com/orbitkit/orbit/server/internal/accept"
+	"github.com/orbitkit/orbit/server/internal/api"
+	"github.com/orbitkit/orbit/server/internal/auth"
+	"github.com/orbitkit/orbit/server/internal/recovery"
+	"github.com/orbitkit/orbit/server/internal/session"
+)
+
+// The versions of the server's schema that this release runs on (MIG-008).
+const minSchema, maxSchema = 13, 13
+
+const (
+	schemaTimeout   = 10 * time.Second
+	headerTimeout   = 10 * time.Second
+	readTimeout     = 60 * time.Second // a request from its first byte to its answer
+	writeTimeout    = 75 * time.Second
+	idleTimeout     = 2 * time.Minute
+	maxHeaderBytes  = 16 << 10
+	defaultStopping = 20 * time.Second
+)
+
+// Config tunes a Server. The zero value is ready to use.
+type Config struct {
+	// NodeID names the node in attempts and logs, 1 to 64 bytes. Default: random for each
+	// Server (CLI-019).
+	NodeID string
+	// Lease is how long a worker keeps an attempt without renewing it. Default 15s, at
+	// least 5s, at most 5min.
+	Lease time.Duration
+	// ShortLease permits a Lease below 5s. For tests. Default false.
+	ShortLease bool
+	// StopTimeout bounds a graceful stop; half of it is for workers to go elsewhere.
+	// Default 20s.
+	StopTimeout time.Duration
+	// Log gets what happens and what is swallowed. Default: nothing is logged.
+	Log *slog.Logger
+}
+
+// A Server is one node.
+type Server struct {
+	db        *sqldb.DB
+	cfg       Config
+	log       *slog.Logger
+	api       *api.Handler
+	committer *accept.Committer
+	hub       *session.Hub
+	recovery  *recovery.Recovery
+}
+
+// New joins the parts of a node on db. Nothing runs yet.
+func New(db *sqldb.DB, cfg Config) (*Server, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.StopTimeout <= 0 {
+		cfg.StopTimeout = defaultStopping
+	}
+	s := &Server{db: db, cfg: cfg, log: api.Quiet(cfg.Log, db.Dialect())}
+	authenticator := auth.New(db)
+	var err error
+	s.hub, err = session.New(db, authenticator, session.Config{
+		Node: cfg.NodeID, Lease: cfg.Lease, ShortLease: cfg.ShortLease, DrainTimeout: cfg.StopTimeout / 2,
+		Woken: func(lanes []int64) { s.recovery.Wake(lanes) }, Log: s.log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s.log = s.log.With("node_id", s.hub.Node())
+	s.recovery = recovery.New(db, recovery.Config{Wake: s.hub.Wake, Log: s.log})
+	s.committer = accept.New(db, accept.Config{Wake: func(lanes []int64) {
+		s.hub.Wake(lanes)
+		s.recovery.Wake(lanes)
+	}})
+	s.api = api.New(api.Config{
+		DB: db, Auth: authenticator, Committer: s.committer, Worker: s.hub, Ready: s.CheckSchema, Log: s.log,
+	})
+	return s, nil
+}
+
+// NodeID returns the node's id.
+func (s *Server) NodeID() string { return s.hub.Node() }
+
+// CheckSchema returns nil if the database can be reached and its schema is one that this
+// release runs on. What else it returns tells what to do.
+func (s *Server) CheckSchema(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
+	defer cancel()
+	return migrations.Check(ctx, s.db, migrations.Server, minSchema, maxSchema)
+}
+
+// Run serves on l, which it closes, until ctx is canceled. Then it takes no new request
+// and claims nothing more, finishes what is under way, asks the workers to go elsewhere,
+// and returns nil. Attempts that run keep their permits: their leases decide. Run fails at
+// once if the schema does not fit (see CheckSchema), and if a stop takes longer than the
+// stop timeout.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	defer l.Close()
+	if err := s.CheckSchema(ctx); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	n := s.start(ctx)
+	web := &http.Server{
+		Handler:           s.api,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(l) }()
+	s.log.InfoContext(ctx, "serving", "addr", l.Addr().String())
+
+	var failed error
+	select {
+	case failed = <-served:
+		failed = fmt.Errorf("server: %w", failed)
+	case <-ctx.Done():
+	}
+	s.log.InfoContext(ctx, "stopping")
+	err := n.stop(web)
+	if failed == nil {
+		<-served // closed by stop
+	}
+	return errors.Join(failed, err)
+}
+
+// parts are what runs beside the HTTP server.
+type parts struct {
+	s         *Server
+	clients   context.CancelFunc // stops the hub and the sweepers
+	committer context.CancelFunc
+	running   sync.WaitGroup // hub and sweepers
+	accepting sync.WaitGroup // the committer
+}
+
+func (s *Server) start(ctx context.Context) *parts {
+	p := &parts{s: s}
+	base := context.WithoutCancel(ctx) // each is stopped in its turn
+	clients, stopClients := context.WithCancel(base)
+	committer, stopCommitter := context.WithCancel(base)
+	p.clients, p.committer = stopClients, stopCommitter
+	p.running.Go(func() { s.part(clients, "worker sessions", s.hub.Run) })
+	p.running.Go(func() { s.part(clients, "recovery", s.recovery.Run) })
+	p.accepting.Go(func() { s.part(committer, "acceptance", s.committer.Run) })
+	return p
+}
+
+func (s *Server) part(ctx context.Context, name string, run func(context.Context) error) {
+	if err := run(ctx); err != nil {
+		s.log.ErrorContext(ctx, "part of the server failed", "part", name, "err", err)
+	}
+}
+
+// stop ends the parts in the order in which they need each other: requests under way
+// need the committer.
+func (p *parts) stop(web *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.s.cfg.StopTimeout)
+	defer cancel()
+	p.s.api.Drain()
+	p.clients()
+	err := web.Shutdown(ctx)
+	if err != nil {
+		web.Close()
+	}
+	p.committer()
+	stopped := make(chan struct{})
+	go func() {
+		p.running.Wait()
+		p.accepting.Wait()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("server: not everything ended within the stop timeout of %v: %w", p.s.cfg.StopTimeout, err)
+	}
+	return nil
+}
