@@ -33,12 +33,9 @@ const (
 )
 
 func openMySQL(ctx context.Context, dsn string, patient bool) (*sqldb.DB, error) {
-	cfg, err := mysqlConfig(dsn)
+	cfg, err := mysqlConfig(dsn, patient)
 	if err != nil {
 		return nil, fmt.Errorf("database address: %w", err)
-	}
-	if cfg.ReadTimeout == 0 && !patient {
-		cfg.ReadTimeout = defaultRead
 	}
 	inner, err := mysql.NewConnector(cfg)
 	if err != nil {
@@ -56,7 +53,7 @@ func openMySQL(ctx context.Context, dsn string, patient bool) (*sqldb.DB, error)
 }
 
 // mysqlConfig reads a DSN, refuses what would break Orbit's promises and fills defaults.
-func mysqlConfig(dsn string) (*mysql.Config, error) {
+func mysqlConfig(dsn string, patient bool) (*mysql.Config, error) {
 	cfg, err := parseDSN(dsn)
 	if err != nil {
 		return nil, dsnError(err, dsn)
@@ -78,6 +75,9 @@ func mysqlConfig(dsn string) (*mysql.Config, error) {
 	cfg.Logger = log.New(io.Discard, "", 0) // its lines would bypass the program's log
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultDial
+	}
+	if cfg.ReadTimeout == 0 && !patient {
+		cfg.ReadTimeout = defaultRead
 	}
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = defaultWrite

@@ -5,7 +5,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/drivers"
@@ -197,37 +196,5 @@ func TestOpenStopsWithItsContext(t *testing.T) {
 	cancel()
 	if _, err := drivers.Open(ctx, "mysql:root@tcp(192.0.2.1:3306)/orbit?timeout=1h"); err == nil {
 		t.Error("Open succeeded")
-	}
-}
-
-// A statement may take longer than the time limit of an ordinary connection.
-func TestOpenForMigrationHasNoReadLimitOfItsOwn(t *testing.T) {
-	for _, engine := range mysqlEngines {
-		t.Run(engine, func(t *testing.T) {
-			base := dbtest.Open(t, engine)
-			separator := "?"
-			if strings.Contains(base.Address, "?") {
-				separator = "&"
-			}
-			patient, err := drivers.OpenForMigration(t.Context(), base.Address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer patient.Close()
-			limited, err := drivers.OpenForMigration(t.Context(), base.Address+separator+"readTimeout=100ms")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer limited.Close()
-			const sleep = "SELECT SLEEP(1)"
-			var n int
-			if err := patient.Read().QueryRowContext(t.Context(), sleep).Scan(&n); err != nil {
-				t.Errorf("without a limit: %v", err)
-			}
-			begin := time.Now()
-			if err := limited.Read().QueryRowContext(t.Context(), sleep).Scan(&n); err == nil {
-				t.Errorf("with the DSN's limit of 100ms: an answer after %v", time.Since(begin))
-			}
-		})
 	}
 }

@@ -3,6 +3,7 @@ package drivers
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // AMB-059
@@ -29,5 +30,28 @@ func TestServersThatAreTooOldAreRefused(t *testing.T) {
 				t.Errorf("checkVersion = %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// A statement of a migration may take longer than any limit of an ordinary connection.
+func TestOnlyMigrationsReadWithoutALimit(t *testing.T) {
+	tests := []struct {
+		parameters string
+		patient    bool
+		want       time.Duration
+	}{
+		{"", false, 75 * time.Second},
+		{"", true, 0},
+		{"?readTimeout=90s", false, 90 * time.Second},
+		{"?readTimeout=90s", true, 90 * time.Second},
+	}
+	for _, test := range tests {
+		cfg, err := mysqlConfig("root@tcp(127.0.0.1:1)/orbit"+test.parameters, test.patient)
+		if err != nil || cfg.ReadTimeout != test.want {
+			t.Errorf("read limit of %q, patient %v = %v, %v, want %v", test.parameters, test.patient, cfg.ReadTimeout, err, test.want)
+		}
+		if err == nil && (cfg.Timeout == 0 || cfg.WriteTimeout == 0) {
+			t.Errorf("limits of %q: dial %v, write %v, want both", test.parameters, cfg.Timeout, cfg.WriteTimeout)
+		}
 	}
 }
