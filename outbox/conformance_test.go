@@ -32,9 +32,9 @@ func (f flavour) String() string {
 var flavours = []flavour{
 	{sql.LevelRepeatableRead, false, false, false, "SYSTEM"},
 	{sql.LevelRepeatableRead, true, true, true, "-03:30"},
-	{sql.LevelReadCommitted, true, false, true, "+13:45"},
+	{sql.LevelReadCommitted, true, false, true, "+12:45"},
 	{sql.LevelReadCommitted, false, true, false, "-03:30"},
-	{sql.LevelSerializable, false, true, true, "+13:45"},
+	{sql.LevelSerializable, false, true, true, "+12:45"},
 	{sql.LevelSerializable, true, false, false, "SYSTEM"},
 }
 

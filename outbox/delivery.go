@@ -111,7 +111,7 @@ func (w *choice) perRow(rows []delivery) string {
 }
 
 // countHeld returns how many rows are delivered as the task that the batch names.
-func (b *deliveries) countHeld(ctx context.Context, q rowsQuerier) (int, error) {
+func (b *deliveries) countHeld(ctx context.Context, q rowsQuerier, query string) (int, error) {
 	want := make(map[int64]sqldb.ID, len(b.rows))
 	for _, r := range b.rows {
 		want[r.Seq] = r.task
@@ -121,7 +121,7 @@ func (b *deliveries) countHeld(ctx context.Context, q rowsQuerier) (int, error) 
 		var task sqldb.ID
 		err := rows.Scan(&seq, &task)
 		return want[seq] == task, err
-	}, readDelivered+sqldb.Placeholders(len(b.seqs)), seqArgs(nil, b.seqs)...)
+	}, query+sqldb.Placeholders(len(b.seqs)), seqArgs(nil, b.seqs)...)
 	n := 0
 	for _, same := range held {
 		if same {

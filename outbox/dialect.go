@@ -23,9 +23,10 @@ var (
 // another way a transaction that has read may not be able to write: [Outbox.Enqueue]
 // then returns [ErrRetry].
 func SQLiteDSN(path string) string {
-	name := url.URL{Path: path}
-	// A relative path must not look like a scheme or a host.
-	escaped := strings.TrimPrefix(name.EscapedPath(), "./")
-	return "file:" + escaped +
+	name := strings.TrimPrefix((&url.URL{Path: path}).EscapedPath(), "./")
+	if strings.HasPrefix(name, "/") {
+		name = "//" + name // an empty host, which a second slash of the path could be taken for
+	}
+	return "file:" + name +
 		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate"
 }

@@ -30,15 +30,18 @@ func (s *Store) Fetch(ctx context.Context, seqs []int64) ([]Row, error) {
 	if err := checkCount(len(seqs)); err != nil {
 		return nil, err
 	}
-	query := selectRow + s.dialect.Clock + `
-FROM orbit_outbox
-WHERE seq IN ` + sqldb.Placeholders(len(seqs)) + ` AND state = 1
-ORDER BY seq`
-	rows, err := readAll(ctx, s.db.Read(), scanRows, query, seqArgs(nil, seqs)...)
+	rows, err := readAll(ctx, s.db.Read(), scanRows, s.fetchQuery(len(seqs)), seqArgs(nil, seqs)...)
 	if err != nil {
 		return nil, failed(s.dialect, "fetch rows", err)
 	}
 	return rows, nil
+}
+
+func (s *Store) fetchQuery(n int) string {
+	return selectRow + s.dialect.Clock + `
+FROM orbit_outbox` + s.byPrimary + `
+WHERE seq IN ` + sqldb.Placeholders(n) + ` AND state = 1
+ORDER BY seq`
 }
 
 // Get returns one row in whatever state it is, or ErrNotFound.

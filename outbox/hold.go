@@ -73,7 +73,7 @@ VALUES (0, ?, ?, ?, 0, 0, %s)`
 // empty target, all rows. What is in flight is not called back. A hold that is there
 // already takes the new operator and reason.
 func (s *Store) Hold(ctx context.Context, target, queueID string, act Act) error {
-	return s.changeHold(ctx, "hold", target, queueID, act, func(tx *sqldb.Tx) error {
+	return s.changeHold(ctx, "hold", target, queueID, act, func(tx *sql.Tx) error {
 		var n int
 		if err := tx.QueryRowContext(ctx, countHolds).Scan(&n); err != nil {
 			return err
@@ -90,13 +90,13 @@ func (s *Store) Hold(ctx context.Context, target, queueID string, act Act) error
 
 // Unhold lifts the hold with exactly this target and queue, if there is one.
 func (s *Store) Unhold(ctx context.Context, target, queueID string, act Act) error {
-	return s.changeHold(ctx, "unhold", target, queueID, act, func(tx *sqldb.Tx) error {
+	return s.changeHold(ctx, "unhold", target, queueID, act, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, deleteHold, []byte(target), []byte(queueID))
 		return err
 	})
 }
 
-func (s *Store) changeHold(ctx context.Context, name, target, queueID string, act Act, change func(*sqldb.Tx) error) error {
+func (s *Store) changeHold(ctx context.Context, name, target, queueID string, act Act, change func(*sql.Tx) error) error {
 	if err := validScope(target, queueID); err != nil {
 		return fmt.Errorf("outbox: %s: %w", name, err)
 	}
@@ -104,7 +104,7 @@ func (s *Store) changeHold(ctx context.Context, name, target, queueID string, ac
 		return err
 	}
 	scope := fmt.Sprintf("target %q queue %q: ", target, queueID)
-	err := s.db.Tx(ctx, func(tx *sqldb.Tx) error {
+	err := s.tx(ctx, func(tx *sql.Tx) error {
 		if err := change(tx); err != nil {
 			return err
 		}

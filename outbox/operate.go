@@ -52,7 +52,7 @@ WHERE seq = ? AND state = 4`
 // task may come of it. Other states give ErrState, and so does a row whose latest send
 // time has passed.
 func (s *Store) Requeue(ctx context.Context, seq int64, act Act, acceptDuplicateRisk bool) error {
-	return s.operate(ctx, seq, "requeue", act, Pending, func(tx *sqldb.Tx, r *situation) error {
+	return s.operate(ctx, seq, "requeue", act, Pending, func(tx *sql.Tx, r *situation) error {
 		if r.state != Blocked {
 			return fmt.Errorf("%w: row %d is %v, only BLOCKED can be requeued", ErrState, seq, r.state)
 		}
@@ -74,7 +74,7 @@ WHERE seq = ? AND state IN (3, 4)`
 
 // Discard closes a Rejected or Blocked row for good. Other states give ErrState.
 func (s *Store) Discard(ctx context.Context, seq int64, act Act) error {
-	return s.operate(ctx, seq, "discard", act, Discarded, func(tx *sqldb.Tx, r *situation) error {
+	return s.operate(ctx, seq, "discard", act, Discarded, func(tx *sql.Tx, r *situation) error {
 		if r.state != Rejected && r.state != Blocked {
 			return fmt.Errorf("%w: row %d is %v, only REJECTED and BLOCKED can be discarded", ErrState, seq, r.state)
 		}
@@ -109,11 +109,11 @@ WHERE seq = ?`
 )
 
 // operate runs one act on one row, with its line in the journal.
-func (s *Store) operate(ctx context.Context, seq int64, name string, act Act, after State, f func(*sqldb.Tx, *situation) error) error {
+func (s *Store) operate(ctx context.Context, seq int64, name string, act Act, after State, f func(*sql.Tx, *situation) error) error {
 	if err := act.validate(); err != nil {
 		return err
 	}
-	err := s.db.Tx(ctx, func(tx *sqldb.Tx) error {
+	err := s.tx(ctx, func(tx *sql.Tx) error {
 		var r situation
 		query := readSituation + s.dialect.Clock + readSituationFrom
 		// The plain read comes first: a locking read of a row that may be missing

@@ -26,7 +26,6 @@ ORDER BY seq
 LIMIT ?`
 
 	deleteDelivered = `
-DELETE FROM orbit_outbox
 WHERE seq IN %s AND state = 2 AND settled_at <= ?`
 )
 
@@ -57,7 +56,7 @@ func (s *Store) purge(ctx context.Context, age time.Duration, after int64, limit
 	}
 	p.Next = next
 	if len(old) > 0 {
-		p.Rows, err = s.exec(ctx, fmt.Sprintf(deleteDelivered, sqldb.Placeholders(len(old))), append(seqArgs(nil, old), before))
+		p.Rows, err = s.exec(ctx, s.remove+fmt.Sprintf(deleteDelivered, sqldb.Placeholders(len(old))), append(seqArgs(nil, old), before))
 	}
 	return p, err
 }

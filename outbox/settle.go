@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,18 +22,11 @@ type Delivery struct {
 	AcceptedAt   time.Time
 }
 
-const (
-	// updateByPrimary begins every settle. On a young table MySQL would rather read
-	// all rows, and then wait for the business transactions that are adding some.
-	updateByPrimary = `
-UPDATE orbit_outbox%s`
-
-	// epochIs lets a statement change the rows of a shard only while the epoch of its
-	// lease is that of the caller. The lock makes it wait for a change of leader that
-	// is under way, and a change of leader wait for it.
-	epochIs = `
+// epochIs lets a statement change the rows of a shard only while the epoch of its lease
+// is that of the caller. The lock makes it wait for a change of leader that is under
+// way, and a change of leader wait for it.
+const epochIs = `
   AND shard = ? AND (SELECT epoch FROM orbit_outbox_lease WHERE shard = ?%s) = ?`
-)
 
 const postponeRows = `
 SET due_at = %s + ?, attempts = attempts + 1,
@@ -137,7 +131,7 @@ WHERE seq IN %s AND state IN (3, 4, 5) AND shard = ?`
 
 	readDelivered = `
 SELECT seq, task_id
-FROM orbit_outbox
+FROM orbit_outbox%s
 WHERE state = 2 AND seq IN `
 )
 
@@ -183,7 +177,7 @@ func (s *Store) deliver(ctx context.Context, l Lease, b *deliveries) (int, error
 
 // deliverClosed does the same where not every row was Pending.
 func (s *Store) deliverClosed(ctx context.Context, l Lease, b *deliveries) (n int, err error) {
-	err = s.db.Tx(ctx, func(tx *sqldb.Tx) error {
+	err = s.tx(ctx, func(tx *sql.Tx) error {
 		if err := s.checkLease(ctx, tx, l, s.dialect.Share); err != nil {
 			return err
 		}
@@ -198,7 +192,7 @@ func (s *Store) deliverClosed(ctx context.Context, l Lease, b *deliveries) (n in
 		if _, err := tx.ExecContext(ctx, s.update+set, args...); err != nil {
 			return err
 		}
-		n, err = b.countHeld(ctx, tx)
+		n, err = b.countHeld(ctx, tx, fmt.Sprintf(readDelivered, s.byPrimary))
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrLeaseLost) {

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 )
@@ -14,9 +16,11 @@ import (
 type Store struct {
 	db        *sqldb.DB
 	dialect   *sqldb.Dialect
-	byPrimary string // index hint after the table's name
+	byPrimary string // after the table's name: look rows up by seq, and in no other way
 	update    string // beginning of every settle
+	remove    string // beginning of a purge
 	epochIs   string // condition of every settle
+	options   *sql.TxOptions
 }
 
 // Open returns the store of an open business database. Statements that write run on
@@ -31,11 +35,49 @@ func Open(d *Dialect, db, read *sql.DB) (*Store, error) {
 		return nil, errors.New("outbox: database is nil")
 	}
 	s := &Store{db: sqldb.New(d, db, read), dialect: d, epochIs: fmt.Sprintf(epochIs, d.Share)}
+	// A settle names its rows. MySQL would rather read all of a young table, and wait
+	// for the business transactions that are adding rows to it; SQLite would rather
+	// read all that is pending.
+	s.byPrimary = " NOT INDEXED"
+	s.remove = "\nDELETE FROM orbit_outbox NOT INDEXED"
 	if d == MySQL {
 		s.byPrimary = " FORCE INDEX (PRIMARY)"
+		s.remove = "\nDELETE orbit_outbox FROM orbit_outbox FORCE INDEX (PRIMARY)"
+		s.options = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 	}
-	s.update = fmt.Sprintf(updateByPrimary, s.byPrimary)
+	s.update = "\nUPDATE orbit_outbox" + s.byPrimary
 	return s, nil
+}
+
+// tx runs f in a transaction. After a deadlock and the like all of f runs again. It sets
+// the isolation level itself, since the pool is the business's: a SERIALIZABLE read
+// would wait for the business transactions that are adding rows.
+func (s *Store) tx(ctx context.Context, f func(*sql.Tx) error) error {
+	const tries = 5
+	var err error
+	for try := range tries {
+		if err = s.tryTx(ctx, f); !s.dialect.Transient(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(rand.N(10 * time.Millisecond << try)):
+		}
+	}
+	return err
+}
+
+func (s *Store) tryTx(ctx context.Context, f func(*sql.Tx) error) error {
+	tx, err := s.db.Write().BeginTx(ctx, s.options)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // no-op after Commit
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // Ping fails if the database does not answer or has no outbox tables.

@@ -106,11 +106,18 @@ func cursorReadsEachDueRowOnce(s *suite) {
 
 func firstReadFindsWhatBecameDueBehind(s *suite) {
 	seqs := s.enqueueKeys("a", "b", "c")
+	if due := s.due(outbox.Cursor{}, 10); len(due) != 3 {
+		s.Fatalf("due rows are %v, want %v", due, seqs)
+	}
 	n, err := s.Store.Postpone(s.ctx, s.lead(), seqs[:1], 0, outbox.Answer{Outcome: outbox.OutcomeUnknown, Unknown: true})
 	s.want("Postpone", 1, n, err)
 	s.eventually("the row with the lowest number is due again", func() bool {
-		return slices.Contains(s.dueSeqs(outbox.Cursor{}, 10), seqs[0])
+		r := s.get(seqs[0])
+		return !r.DueAt.After(r.ReadAt)
 	})
+	if due := s.dueSeqs(outbox.Cursor{}, 10); !slices.Contains(due, seqs[0]) {
+		s.Fatalf("due rows are %v: row %d, due again, is not found", due, seqs[0])
+	}
 }
 
 func lateCommitIsFound(s *suite) {

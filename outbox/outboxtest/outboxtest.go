@@ -61,11 +61,13 @@ type Database struct {
 	OneWriter bool
 }
 
-// TestOutbox runs the suite. Open returns a database of its own to each case.
+// TestOutbox runs the suite, its cases side by side. Open returns a database of its own
+// to each case.
 func TestOutbox(t *testing.T, open func(testing.TB) Database) {
 	for _, group := range [][]testCase{enqueueCases, dueCases, leaseCases, settleCases, operatorCases, purgeCases} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
 				d := open(t)
 				if c.twoWriters && d.OneWriter {
 					t.Skip("needs two open writing transactions; this engine has one at a time")
