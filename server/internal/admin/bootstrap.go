@@ -53,9 +53,14 @@ func (b Bootstrap) Run(ctx context.Context, db *sqldb.DB) (orbit.Credentials, er
 		return orbit.Credentials{}, err
 	}
 	c := newCredential("bootstrap", permissions)
-	made, err := b.run(ctx, db, c)
-	if db.Dialect().Duplicate(err) {
-		made, err = b.run(ctx, db, c) // somebody made a part of it at this moment: now it is seen
+	// Somebody may make a part of it at this moment: application, namespace or queue. The
+	// next run sees it.
+	const tries = 4
+	var made scope
+	for range tries {
+		if made, err = b.run(ctx, db, c); !db.Dialect().Duplicate(err) {
+			break
+		}
 	}
 	if err != nil {
 		return orbit.Credentials{}, err

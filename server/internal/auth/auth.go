@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 )
@@ -33,16 +34,23 @@ var (
 // stateActive is the state of an application and of a namespace in use.
 const stateActive = 1
 
-// An Authenticator looks credentials up. It keeps nothing between requests and is safe
-// for concurrent use.
+// lookUpTimeout bounds one look-up of a credential.
+const lookUpTimeout = 10 * time.Second
+
+// An Authenticator looks credentials up. It keeps nothing between requests, but requests
+// that come at the same time with the same credential share a look-up. It is safe for
+// concurrent use.
 type Authenticator struct {
 	db               *sqldb.DB
 	selectCredential string
+	credentials      *shared[sqldb.ID, credential]
 }
 
 // New returns an authenticator that reads db.
 func New(db *sqldb.DB) *Authenticator {
-	return &Authenticator{db: db, selectCredential: fmt.Sprintf(selectCredential, db.Dialect().Clock)}
+	a := &Authenticator{db: db, selectCredential: fmt.Sprintf(selectCredential, db.Dialect().Clock)}
+	a.credentials = newShared(a.lookUp)
+	return a
 }
 
 // Authenticate tells who sends r. Its error is an [*Error] if the credential is
@@ -57,7 +65,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (Prin
 	if !ok {
 		return Principal{}, errUnknown
 	}
-	c, err := a.read(ctx, id)
+	c, err := a.credentials.get(ctx, id)
 	if err != nil {
 		return Principal{}, err
 	}
@@ -67,17 +75,17 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (Prin
 	if subtle.ConstantTimeCompare(digest[:], c.digest[:]) != 1 {
 		return Principal{}, errUnknown
 	}
-	return a.principal(ctx, c)
+	return c.judge()
 }
 
 // Refresh tells what a credential that was accepted before may do now: for connections
 // that outlive a request. Its errors are those of Authenticate.
 func (a *Authenticator) Refresh(ctx context.Context, credential sqldb.ID) (Principal, error) {
-	c, err := a.read(ctx, credential)
+	c, err := a.credentials.get(ctx, credential)
 	if err != nil {
 		return Principal{}, err
 	}
-	return a.principal(ctx, c)
+	return c.judge()
 }
 
 // bearer returns the token of the only Authorization header (API-026); the scheme is
@@ -104,8 +112,8 @@ type credential struct {
 	disabled  bool
 }
 
-// principal judges c, and reads its queues if it is restricted to some.
-func (a *Authenticator) principal(ctx context.Context, c credential) (Principal, error) {
+// judge returns what the credential may do, or why it counts no more.
+func (c *credential) judge() (Principal, error) {
 	switch {
 	case !c.known:
 		return Principal{}, errUnknown
@@ -115,12 +123,21 @@ func (a *Authenticator) principal(ctx context.Context, c credential) (Principal,
 		return Principal{}, errExpired
 	case c.disabled:
 		return Principal{}, errDisabled
-	case c.principal.AllQueues:
-		return c.principal, nil
 	}
-	var err error
-	c.principal.Queues, err = a.queues(ctx, c.principal.Credential)
-	return c.principal, err
+	return c.principal, nil
+}
+
+// lookUp reads a credential, and its queues if it is restricted to some. Nobody's
+// request bounds it, since several may wait for it.
+func (a *Authenticator) lookUp(id sqldb.ID) (credential, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookUpTimeout)
+	defer cancel()
+	c, err := a.read(ctx, id)
+	if err != nil || !c.known || c.principal.AllQueues {
+		return c, err
+	}
+	c.principal.Queues, err = a.queues(ctx, id)
+	return c, err
 }
 
 const selectCredential = `

@@ -2,6 +2,6 @@
 //
 // A token belongs to a credential of a namespace of an application. It has the form
 // orbit_<32 hex: credential id>_<64 hex: secret>; the database holds only the SHA-256
-// of the secret. Every request reads the credential anew, so that a revocation, an
-// expiry or a disabled application counts at once on every node.
+// of the secret. No request is answered by a look-up that began before it, so a
+// revocation, an expiry or a disabled application counts at once on every node.
 package auth

@@ -3,7 +3,8 @@ package auth
 import "github.com/orbitkit/orbit/internal/sqldb"
 
 // A Principal is who sends a request: an accepted credential and what it may do now.
-// The credential alone decides the namespace (API-004).
+// The credential alone decides the namespace (API-004). Its maps and slices are shared:
+// they are read and never changed.
 type Principal struct {
 	Credential  sqldb.ID
 	Namespace   sqldb.ID
