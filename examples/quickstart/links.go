@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// A heldLink stands between the relay and the task server. Once armed it forwards the
-// next submit, waits for the server's answer, and then keeps that answer to itself.
+// A heldLink stands between the relay and the task server. It lets some submits pass,
+// then forwards one, waits for the server's answer, and keeps that answer to itself.
 // That is the moment in which a relay may die: the server has accepted, and the relay
 // does not know.
 type heldLink struct {
@@ -20,12 +20,12 @@ type heldLink struct {
 	proxy   *httputil.ReverseProxy
 
 	mu      sync.Mutex
-	holding bool
+	pass    int           // answers to let through before one is kept; negative: keep none
 	held    chan struct{} // closed when an answer is being kept
 	release chan struct{} // closed to let go of it
 }
 
-func startHeldLink(target string) (*heldLink, error) {
+func startHeldLink(target string, pass int) (*heldLink, error) {
 	to, err := url.Parse(target)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func startHeldLink(target string) (*heldLink, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &heldLink{address: "http://" + ln.Addr().String(), held: make(chan struct{}), release: make(chan struct{})}
+	l := &heldLink{address: "http://" + ln.Addr().String(), pass: pass, held: make(chan struct{}), release: make(chan struct{})}
 	l.proxy = &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		ModifyResponse: l.keepBack,
@@ -44,20 +44,13 @@ func startHeldLink(target string) (*heldLink, error) {
 	return l, nil
 }
 
-// arm makes the link keep the answer to the next accepted submit.
-func (l *heldLink) arm() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.holding = true
-}
-
 func (l *heldLink) keepBack(answer *http.Response) error {
 	if answer.Request.Method != http.MethodPost || answer.StatusCode >= 300 {
 		return nil
 	}
 	l.mu.Lock()
-	hold := l.holding
-	l.holding = false
+	hold := l.pass == 0
+	l.pass--
 	l.mu.Unlock()
 	if hold {
 		close(l.held)
