@@ -284,7 +284,20 @@ func (w *world) wantAlone(t *testing.T, keys ...string) {
 // REL-027.
 func TestForbiddenForAllQueuesPausesTheTargetInsteadOfBlockingRowByRow(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
-		messages := []outbox.Message{message("warm-up")}
+		r := w.relay(quick())
+		w.start(r)
+		w.untilState(w.enqueueKeys("warm-up")[0], outbox.Delivered)
+		forbidden, refusals := true, 0
+		w.fake.set(func(f *orbitFake) {
+			f.answer = func(send) reply {
+				if !forbidden {
+					return reply{}
+				}
+				refusals++
+				return reply{status: 403, code: orbit.CodePermissionDenied}
+			}
+		})
+		var messages []outbox.Message
 		for i := range 20 {
 			m := message(fmt.Sprintf("k%d", i))
 			if i%2 == 0 {
@@ -293,20 +306,14 @@ func TestForbiddenForAllQueuesPausesTheTargetInsteadOfBlockingRowByRow(t *testin
 			messages = append(messages, m)
 		}
 		seqs := w.enqueue(messages...)
-		forbidden, fired := true, make(chan struct{})
-		w.fake.answer = func(s send) reply {
-			if !forbidden || s.batch == 1 {
-				return reply{}
-			}
-			if !closed(fired) {
-				close(fired)
-			}
-			return reply{status: 403, code: orbit.CodePermissionDenied}
+		w.eventually("the target was paused and tried several times", func() bool {
+			w.fake.mu.Lock()
+			defer w.fake.mu.Unlock()
+			return refusals > 23
+		})
+		if n := w.count(outbox.Blocked); n != 0 {
+			t.Errorf("%d rows were blocked for the credential's fault", n)
 		}
-		r := w.relay(quick())
-		w.start(r)
-		<-fired
-		w.eventually("the target has been paused", func() bool { return r.Stats().Targets[0].LastError != "" })
 		w.fake.set(func(*orbitFake) { forbidden = false })
 		for _, seq := range seqs {
 			w.untilState(seq, outbox.Delivered)
@@ -320,7 +327,9 @@ func TestThreeStrangersInSuccessionPauseTheTarget(t *testing.T) {
 		seqs := w.enqueueKeys("a", "b", "c", "d")
 		w.fake.answer = func(s send) reply { return reply{status: 404, raw: "nginx"} }
 		w.fake.caps = func() reply {
-			if len(w.fake.sends) >= 3 { // the fake holds no lock here: it calls caps outside
+			w.fake.mu.Lock() // the fake calls it without
+			defer w.fake.mu.Unlock()
+			if len(w.fake.sends) >= 3 {
 				return reply{status: 404, raw: "nginx"}
 			}
 			return reply{}

@@ -66,13 +66,17 @@ type fakeTask struct {
 
 func newFake(t testing.TB) *orbitFake {
 	f := &orbitFake{tasks: map[string]fakeTask{}}
+	f.Server = httptest.NewServer(f.handler())
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *orbitFake) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/capabilities", f.capabilities)
 	mux.HandleFunc("POST /v1/tasks", f.single)
 	mux.HandleFunc("POST /v1/tasks:batch", f.batch)
-	f.Server = httptest.NewServer(mux)
-	t.Cleanup(f.Close)
-	return f
+	return mux
 }
 
 func requestID() string { return sqldb.NewID().String() }
@@ -83,12 +87,17 @@ func (f *orbitFake) capabilities(w http.ResponseWriter, _ *http.Request) {
 	caps := f.caps
 	f.mu.Unlock()
 	if caps != nil {
-		if r := caps(); r.status != 0 || r.raw != "" {
+		r := caps()
+		switch {
+		case r.status != 0:
 			f.write(w, r, "", "")
+			return
+		case r.raw != "":
+			f.write(w, reply{}, r.raw, "")
 			return
 		}
 	}
-	f.write(w, reply{}, fmt.Sprintf(`{"contract":"orbit.task.v1","digests":["orbit-json-v1"],"idempotency_retention_ms":7776000000,"batch":{"max_items":100,"max_bytes":524288},"worker_protocols":["orbit.worker.v1"],"application_id":%q,"namespace_id":%q,"permissions":["tasks:submit"]}`, namespace, namespace), "")
+	f.write(w, reply{}, capabilities(orbit.IdempotencyRetention, namespace), "")
 }
 
 func (f *orbitFake) single(w http.ResponseWriter, r *http.Request) {
@@ -98,9 +107,7 @@ func (f *orbitFake) single(w http.ResponseWriter, r *http.Request) {
 	}
 	s := send{key: r.Header.Get("Idempotency-Key"), body: string(body), trace: r.Header.Get("Traceparent"), batch: 1, at: time.Now()}
 	rep := f.record(s)
-	if rep.delay > 0 {
-		time.Sleep(rep.delay)
-	}
+	time.Sleep(rep.delay)
 	if rep.cut {
 		panic(http.ErrAbortHandler)
 	}
@@ -252,6 +259,7 @@ func (f *orbitFake) batchItems(w http.ResponseWriter, rows []send) {
 	items := make([]json.RawMessage, len(rows))
 	for i, s := range rows {
 		rep := f.record(s)
+		time.Sleep(rep.delay)
 		if rep.cut {
 			panic(http.ErrAbortHandler)
 		}
@@ -318,4 +326,10 @@ func (f *orbitFake) checkIdentity(t *testing.T, stored map[string][]byte) {
 			t.Errorf("key %q was sent with other bytes (SHA-256 %x) than are stored", s.key, sha256.Sum256([]byte(s.body)))
 		}
 	}
+}
+
+// capabilities is a proper answer, but for what it is given.
+func capabilities(retention time.Duration, namespaceID string) string {
+	return fmt.Sprintf(`{"contract":"orbit.task.v1","digests":["orbit-json-v1"],"idempotency_retention_ms":%d,"batch":{"max_items":100,"max_bytes":524288},"worker_protocols":["orbit.worker.v1"],"application_id":%q,"namespace_id":%q,"permissions":["tasks:submit"]}`,
+		retention.Milliseconds(), namespace, namespaceID)
 }

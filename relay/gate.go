@@ -42,8 +42,11 @@ type gate struct {
 	backOff   *backoff.ExponentialBackOff
 	delay     time.Duration // of the last closing
 	probed    bool
-	strangers map[int64]struct{} // rows in succession with a 4xx of somebody else
-	shunned   map[int64]struct{} // rows that closed the gate, alone in their request
+	strangers map[int64]struct{}  // rows in succession with a 4xx of somebody else
+	shunned   map[int64]time.Time // rows that closed the gate, alone in their request: until when others go first
+	suspects  map[int64]struct{}  // rows of batches that closed the gate: sent alone the next time
+
+	forbidden bool // closed because all queues were refused
 
 	namespace string        // of the credential
 	window    time.Duration // how long after WindowFrom a row may be sent
@@ -63,7 +66,8 @@ func newGate(t Target, cfg Config, changed func()) *gate {
 		namespace: t.NamespaceID,
 		backOff:   newBackOff(cfg.PauseFirst, cfg.PauseMost),
 		strangers: map[int64]struct{}{},
-		shunned:   map[int64]struct{}{},
+		shunned:   map[int64]time.Time{},
+		suspects:  map[int64]struct{}{},
 		maxRows:   cfg.BatchRows,
 		maxBytes:  orbit.MaxBodyBytes,
 	}
@@ -140,8 +144,7 @@ func (g *gate) answered(t ticket) {
 	g.mu.Lock()
 	opened := g.answeredLocked() && t.round == g.round
 	if opened {
-		g.state, g.openedAt = gateOpen, time.Now()
-		clear(g.shunned)
+		g.state, g.openedAt, g.forbidden = gateOpen, time.Now(), false
 	}
 	g.mu.Unlock()
 	if opened {
@@ -195,19 +198,48 @@ func (g *gate) unreachable(t ticket, asked time.Duration, why string) {
 }
 
 // wrong closes the gate because the target is misconfigured. Rows are those whose
-// request, alone, said so.
-func (g *gate) wrong(t ticket, why string, rows ...int64) {
+// request said so. It may be the fault of one of them after all: they are sent alone
+// from then on, and one that was alone already after others.
+func (g *gate) wrong(t ticket, why string, rows ...*entry) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t.round != g.round {
+		return
+	}
+	if len(g.suspects) > maxSuspects {
+		clear(g.suspects)
+	}
+	for _, e := range rows {
+		g.suspects[e.row.Seq] = struct{}{}
+	}
+	if len(rows) == 1 {
+		g.shunned[rows[0].row.Seq] = time.Now().Add(g.cfg.PauseMost)
+	}
+	g.wrongLocked(why)
+}
+
+const maxSuspects = 10_000
+
+// forbid closes the gate because every queue was refused: it is the credential's scope
+// and not the rows (REL-027).
+func (g *gate) forbid(t ticket, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.round == g.round {
-		g.wrongLocked(why, rows)
+		g.forbidden = true
+		g.wrongLocked(why)
 	}
 }
 
-func (g *gate) wrongLocked(why string, rows []int64) {
-	for _, seq := range rows {
-		g.shunned[seq] = struct{}{}
-	}
+// stillForbidden reports whether a 403 of the row on trial is the credential's fault
+// as well: until a queue has taken a row, no row is blocked for it.
+func (g *gate) stillForbidden() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.forbidden && g.state == gateTrial
+}
+
+func (g *gate) wrongLocked(why string) {
 	g.closeLocked(gatePaused, 0, why)
 	g.log.Error("target paused", "probe_in", g.delay, "err", why)
 }
@@ -222,7 +254,7 @@ func (g *gate) stranger(t ticket, seq int64, why string) {
 	g.strangers[seq] = struct{}{}
 	if t.round == g.round && len(g.strangers) >= tooMany {
 		clear(g.strangers)
-		g.wrongLocked(why, nil)
+		g.wrongLocked(why)
 	}
 }
 
@@ -246,8 +278,7 @@ func (g *gate) closeLocked(to gateState, asked time.Duration, why string) {
 func (g *gate) shuns(seq int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, shunned := g.shunned[seq]
-	return shunned
+	return time.Now().Before(g.shunned[seq])
 }
 
 // forgive lets shunned rows through, for want of others.
@@ -255,6 +286,16 @@ func (g *gate) forgive() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	clear(g.shunned)
+}
+
+// sendsAlone reports whether a row that was read is to be sent alone, once.
+func (g *gate) sendsAlone(seq int64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, alone := g.suspects[seq]
+	delete(g.suspects, seq)
+	delete(g.shunned, seq)
+	return alone
 }
 
 // limits returns what a batch may hold, and how old a row may be.

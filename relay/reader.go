@@ -366,6 +366,7 @@ func (r *reader) fetch(ctx context.Context, all []picked) error {
 		p := bySeq[rows[i].Seq]
 		delete(bySeq, rows[i].Seq)
 		e := &entry{row: rows[i], read: now, gateTrial: p.gateTrial, laneTrial: p.laneTrial}
+		e.alone = p.pipe.gate.sendsAlone(e.row.Seq)
 		e.suspect = lease.TookOver && e.row.DueAt.Before(lease.Since)
 		r.flight.add(e.row.Seq)
 		byPipe[p.pipe] = append(byPipe[p.pipe], e)

@@ -167,8 +167,13 @@ type ended struct {
 	err   error
 }
 
-// standBy is the longest time between looks for shards to lead.
-const standBy = time.Second
+const (
+	// standBy is the longest time between looks at a lease that somebody else has.
+	standBy = time.Second
+	// lookForShards is the longest time between looks for new shards while this relay
+	// leads all that there are.
+	lookForShards = 3 * time.Second
+)
 
 func (e *election) run(ctx context.Context) error {
 	e.led = map[int]bool{}
@@ -176,7 +181,7 @@ func (e *election) run(ctx context.Context) error {
 	defer unsubscribe()
 	retry := newBackOff(100*time.Millisecond, 5*time.Second)
 	for ctx.Err() == nil {
-		e.sleep = standBy
+		e.sleep = lookForShards
 		err := e.try(ctx)
 		if ctx.Err() != nil {
 			break
@@ -240,7 +245,7 @@ func (e *election) try(ctx context.Context) error {
 		var held *outbox.LeaseHeldError
 		switch {
 		case errors.As(err, &held):
-			e.sleep = min(e.sleep, held.Left+time.Millisecond)
+			e.sleep = min(e.sleep, standBy, held.Left+time.Millisecond)
 		case err != nil:
 			return err
 		default:

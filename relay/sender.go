@@ -83,6 +83,9 @@ func (s *shipment) sendOne(ctx context.Context) {
 		return
 	}
 	v := classify(&e.row, a)
+	if v == needsPerson && a.Status == 403 && s.pipe.gate.stillForbidden() {
+		v = targetWrong
+	}
 	s.judgeTarget(v, a)
 	s.judge(e, v, a)
 }
@@ -96,7 +99,7 @@ func (s *shipment) judgeTarget(v verdict, a orbit.Answer) {
 	case throttled:
 		g.throttled(s.ticket, wait, describe(a))
 	case targetWrong:
-		g.wrong(s.ticket, describe(a), s.rows[0].row.Seq)
+		g.wrong(s.ticket, describe(a), s.rows...)
 	case foreign:
 		g.stranger(s.ticket, s.rows[0].row.Seq, describe(a))
 	case applicationFull:
@@ -173,7 +176,7 @@ func (s *shipment) judgeBatch(b orbit.BatchAnswer) {
 		g.throttled(s.ticket, wait, why)
 		l.giveBack(s.rows...)
 	case batchWrong:
-		g.wrong(s.ticket, why)
+		g.wrong(s.ticket, why, s.rows...)
 		l.giveBack(s.rows...)
 	case batchUnknown:
 		g.unreachable(s.ticket, wait, why)
@@ -188,7 +191,7 @@ func (s *shipment) judgeBatch(b orbit.BatchAnswer) {
 func (s *shipment) judgeItems(b orbit.BatchAnswer) {
 	g := s.pipe.gate
 	if allForbidden(s.rows, b.Items) {
-		g.wrong(s.ticket, "every row of several queues was refused: "+describe(b.Items[0]))
+		g.forbid(s.ticket, "every row of several queues was refused: "+describe(b.Items[0]))
 		s.pipe.lead.giveBack(s.rows...)
 		return
 	}

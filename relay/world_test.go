@@ -241,3 +241,13 @@ func (w *world) exec(query string, args ...any) sql.Result {
 	}
 	return res
 }
+
+func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	return ctx, cancel
+}
+
+// sleepASecond lets time pass where a rate is counted.
+func sleepASecond() { time.Sleep(time.Second) }

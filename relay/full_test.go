@@ -1,0 +1,219 @@
+package relay_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/outbox"
+)
+
+// REL-020.
+func TestAFullQueueDelaysItsOwnRowsOnly(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		full, refusals := true, 0
+		w.fake.answer = func(s send) reply {
+			if !full || s.key == "warm-up" || s.key[:1] == "b" {
+				return reply{}
+			}
+			refusals++
+			return reply{status: 429, code: orbit.CodeQueueFull, retryAfter: "1"}
+		}
+		var messages []outbox.Message
+		for i := range 100 {
+			a, b := message(fmt.Sprintf("a%d", i)), message(fmt.Sprintf("b%d", i))
+			b.Request.QueueID = queueB
+			messages = append(messages, a, b)
+		}
+		w.enqueue(messages...)
+		w.start(w.relay(quick()))
+		w.eventually("the other queue is done", func() bool { return w.count(outbox.Delivered) == 100 })
+		w.fake.set(func(*orbitFake) {
+			if refusals == 0 {
+				t.Error("the full queue was never met")
+			}
+			full = false
+		})
+		w.eventually("the queue is done too", func() bool { return w.count(outbox.Delivered) == 200 })
+		w.fake.checkIdentity(t, w.stored())
+	})
+}
+
+func TestAFullApplicationDelaysTheWholeTarget(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		full := make(chan struct{})
+		w.fake.answer = func(s send) reply {
+			if closed(full) {
+				return reply{}
+			}
+			close(full)
+			return reply{status: 429, code: orbit.CodeApplicationFull, retryAfter: "1"}
+		}
+		b := message("b")
+		b.Request.QueueID = queueB
+		seqs := w.enqueue(message("a"), b)
+		r := w.relay(quick())
+		w.start(r)
+		<-full
+		w.eventually("the target is held", func() bool { return r.Stats().Targets[0].State == "held" })
+		for _, seq := range seqs {
+			w.untilState(seq, outbox.Delivered)
+		}
+		w.fake.mu.Lock()
+		defer w.fake.mu.Unlock()
+		if gap := w.fake.sends[1].at.Sub(w.fake.sends[0].at); gap < time.Second {
+			t.Errorf("the next send came %v after the application was full, want at least 1s", gap)
+		}
+	})
+}
+
+// After a hold one row goes first: a queue that stays full is not asked for each row.
+func TestAQueueThatStaysFullIsAskedWithOneRowAtATime(t *testing.T) {
+	onSQLite(t, func(t *testing.T, w *world) {
+		open := false
+		w.fake.answer = func(s send) reply {
+			if open || s.key == "warm-up" {
+				return reply{}
+			}
+			return reply{status: 429, code: orbit.CodeQueueFull}
+		}
+		keys := make([]string, 1000)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("k%d", i)
+		}
+		other := message("warm-up")
+		other.Request.QueueID = queueB
+		w.enqueue(other)
+		w.start(w.relay(quick()))
+		w.eventually("the target is open", func() bool { return w.count(outbox.Delivered) == 1 })
+		w.enqueueKeys(keys...)
+		w.hook.Notify()
+		sends := func() int {
+			w.fake.mu.Lock()
+			defer w.fake.mu.Unlock()
+			return len(w.fake.sends)
+		}
+		w.eventually("the queue was met", func() bool { return sends() > 100 })
+		w.eventually("several trials were made", func() bool {
+			w.fake.mu.Lock()
+			defer w.fake.mu.Unlock()
+			trials := 0
+			for _, s := range w.fake.sends {
+				if s.batch == 1 {
+					trials++
+				}
+			}
+			return trials > 5
+		})
+		if n := sends(); n > 900 {
+			t.Errorf("%d rows were sent into a full queue", n)
+		}
+		w.fake.set(func(*orbitFake) { open = true })
+		w.eventually("all is delivered", func() bool { return w.count(outbox.Delivered) == 1001 })
+	})
+}
+
+// REL-019: a row that never gets an answer takes its neighbours along less and less, and
+// stops nobody.
+func TestAPoisonRowStopsNoOther(t *testing.T) {
+	poisons := map[string]reply{
+		"cut":       {cut: true},
+		"timeout":   {delay: time.Second},
+		"stranger":  {status: 404, raw: "waf"},
+		"redirect":  {status: 302, header: map[string]string{"Location": "/x"}},
+		"forbidden": {status: 403, code: orbit.CodePermissionDenied},
+	}
+	for name, poison := range poisons {
+		t.Run(name, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, w *world) {
+				met := false
+				w.fake.answer = func(s send) reply {
+					if s.key == "poison" {
+						met = true
+						return poison
+					}
+					return reply{}
+				}
+				w.fake.whole = func(rows []send) *reply {
+					for _, s := range rows {
+						if s.key == "poison" && poison.status == 302 { // an item cannot say so
+							return &poison
+						}
+					}
+					return nil
+				}
+				cfg := quick()
+				cfg.SendTimeout = 300 * time.Millisecond
+				w.enqueueKeys("poison")
+				w.start(w.relay(cfg))
+				for i := range 5 {
+					keys := make([]string, 40)
+					for k := range keys {
+						keys[k] = fmt.Sprintf("%d-%d", i, k)
+					}
+					w.enqueueKeys(keys...)
+					w.hook.Notify()
+				}
+				w.eventually("all others are delivered", func() bool { return w.count(outbox.Delivered) >= 200 })
+				w.fake.set(func(*orbitFake) {
+					if !met {
+						t.Error("the poison was never sent")
+					}
+				})
+				if n := w.fake.taskCount(); n != 200 && n != 201 {
+					t.Errorf("%d tasks, want 200 and perhaps the poison's", n)
+				}
+			})
+		})
+	}
+}
+
+// Batches stay within the bounds of the contract, whatever the sizes of rows.
+func TestBatchesAreBoundedByBytes(t *testing.T) {
+	onSQLite(t, func(t *testing.T, w *world) {
+		large := make([]byte, 200<<10)
+		for i := range large {
+			large[i] = 'x'
+		}
+		var messages []outbox.Message
+		for i := range 20 {
+			m := message(fmt.Sprintf("k%d", i))
+			if i%3 == 0 {
+				m.Request.Payload = []byte(`"` + string(large) + `"`)
+			}
+			messages = append(messages, m)
+		}
+		w.enqueue(messages...)
+		w.start(w.relay(quick()))
+		w.eventually("all is delivered", func() bool { return w.count(outbox.Delivered) == 20 })
+		w.fake.checkIdentity(t, w.stored())
+		w.fake.mu.Lock()
+		defer w.fake.mu.Unlock()
+		if n := len(w.fake.sends); n != 20 {
+			t.Errorf("%d sends of 20 rows: a batch was refused", n)
+		}
+	})
+}
+
+func TestAServerThatTakesSmallerBatchesGetsThem(t *testing.T) {
+	onSQLite(t, func(t *testing.T, w *world) {
+		w.fake.caps = func() reply {
+			return reply{raw: `{"contract":"orbit.task.v1","batch":{"max_items":7,"max_bytes":3000},"application_id":"` + namespace + `","namespace_id":"` + namespace + `"}`}
+		}
+		keys := make([]string, 100)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("k%d", i)
+		}
+		w.enqueueKeys(keys...)
+		w.start(w.relay(quick()))
+		w.eventually("all is delivered", func() bool { return w.count(outbox.Delivered) == 100 })
+		w.fake.mu.Lock()
+		defer w.fake.mu.Unlock()
+		for _, s := range w.fake.sends {
+			if s.batch > 7 {
+				t.Fatalf("a batch of %d rows, want at most 7", s.batch)
+			}
+		}
+	})
+}
