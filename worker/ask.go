@@ -147,8 +147,10 @@ func (c *Conn) refused(q question, waiting bool, data []byte) error {
 }
 
 // Credit tells how many more assignments the process takes now. It replaces the
-// earlier value, so it should be given only when no earlier credit is open: an
-// assignment that is on its way does not know of it. It has no answer.
+// earlier value. An assignment that is on its way does not count against it, but the
+// server never goes beyond the registered capacity less what it knows the process to
+// hold; what is too much all the same should be handed back with Return. Credit has no
+// answer; its refusal comes as an event.
 func (c *Conn) Credit(ctx context.Context, slots int) error {
 	if slots < 0 || slots > c.registration.Capacity {
 		return refuse("slots", "%d must be 0 to the registered capacity %d", slots, c.registration.Capacity)

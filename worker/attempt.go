@@ -263,6 +263,9 @@ func (a *attempt) finish(ctx context.Context, r Report) {
 		a.w.log.Warn("report came too late, it is kept as evidence", "attempt_id", a.id.ID, "status", got.Status)
 	case rightIsOver(err):
 		a.w.log.Warn("report came too late", "attempt_id", a.id.ID, "err", err)
+	case a.inDoubt():
+		// The Start that had no answer was never committed: there is nothing to end.
+		a.w.log.Debug("attempt was not started", "attempt_id", a.id.ID, "err", err)
 	default:
 		// Nothing is lost silently: the lease ends and the server treats the
 		// outcome as unknown.

@@ -93,6 +93,25 @@ func TestLostStartAnswer(t *testing.T) {
 		v.drained()
 		h.end()
 	})
+	t.Run("NeverCommittedIsNoNews", func(t *testing.T) {
+		s := newTLSServer(t)
+		h := run(t, s, worker.Config{}, nothing(t))
+		v, _ := s.welcome()
+		v.assign(offer("5"))
+		v.expect(wire.TypeStart)
+		v.cut()
+		v, _ = s.welcome()
+		v.resume(wire.Resumed{Status: wire.ResumeLost})
+		v.send(wire.TypeError, v.expect(wire.TypeFinish).ID, wire.Error{Code: orbit.CodeStateConflict, Message: "the attempt has not been started"})
+		h.stop()
+		v.drained()
+		h.end()
+		for _, err := range h.errs {
+			if refused := (*worker.RefusedError)(nil); errors.As(err, &refused) {
+				t.Errorf("the owner was told %v", err)
+			}
+		}
+	})
 	t.Run("ServerWithoutDatabaseIsAskedAgain", func(t *testing.T) {
 		s := newTLSServer(t)
 		var calls atomic.Int32

@@ -349,6 +349,9 @@ func TestNewWorkerNamesTheWrongField(t *testing.T) {
 	}
 	for want, change := range map[string]func(*worker.Config){
 		"Queues: must name":             func(c *worker.Config) { c.Queues = nil },
+		"Queues: must name 1 to 200":    func(c *worker.Config) { c.Queues = make([]string, 201) },
+		"must not be named twice":       func(c *worker.Config) { c.Queues = []string{queueID, queueID} },
+		"times 101 queues":              manyPairs,
 		"Queues: \"AB\"":                func(c *worker.Config) { c.Queues = []string{"AB"} },
 		"Handlers: must name":           func(c *worker.Config) { c.Handlers = nil },
 		"the function must not be nil":  func(c *worker.Config) { c.Handlers[update] = nil },
@@ -373,6 +376,15 @@ func TestNewWorkerNamesTheWrongField(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "token: must be") || token != "" && strings.Contains(err.Error(), token) {
 			t.Errorf("token %.10q: %v", token, err)
 		}
+	}
+}
+
+func manyPairs(c *worker.Config) {
+	for i := range 100 {
+		c.Queues = append(c.Queues, id(fmt.Sprintf("f%04x", i)))
+	}
+	for i := range 20 {
+		c.Handlers[worker.Handler{Name: "h", Version: fmt.Sprint(i)}] = succeed
 	}
 }
 

@@ -22,8 +22,8 @@ type Handler struct {
 // of ProcessID: the server refuses a reconnect that changes it with STATE_CONFLICT.
 type Registration struct {
 	ProcessID string    // 32 lower-case hex characters, new for each start of a process; see NewProcessID
-	Handlers  []Handler // at least one
-	Queues    []string  // ids of the queues to take tasks from, at least one
+	Handlers  []Handler // 1-200, in any order; times the queues at most 2000
+	Queues    []string  // ids of the queues to take tasks from, 1-200
 	Capacity  int       // most attempts held at one time, 1-1000
 	// ConcurrencyKeys says that tasks with a resource key may be given to this
 	// process. Set it only when every resource that its handlers write checks the
@@ -39,38 +39,63 @@ func NewProcessID() string {
 	return hex.EncodeToString(id[:])
 }
 
-const maxCapacity = 1000
+// Bounds of a registration.
+const (
+	maxHandlers = 200
+	maxQueues   = 200
+	maxPairs    = 2000 // handlers times queues
+	maxCapacity = 1000
+)
 
 // validate refuses a registration that no server would take.
 func (r Registration) validate() error {
 	if !orbit.ValidID(r.ProcessID) {
 		return refuse("ProcessID", "must be 32 lower-case hexadecimal characters")
 	}
-	if len(r.Handlers) == 0 {
-		return refuse("Handlers", "must name at least one handler")
+	if err := r.validateHandlers(); err != nil {
+		return err
 	}
-	for _, h := range r.Handlers {
-		if !validName(h.Name, orbit.MaxHandler) {
-			return refuse("Handlers", "%q: name must be 1 to %d characters, begin with an ASCII letter or digit and contain only letters, digits, '_', '.', ':' and '-'", h.Name, orbit.MaxHandler)
-		}
-		if !validName(h.Version, orbit.MaxHandlerVersion) {
-			return refuse("Handlers", "%q: version must be 1 to %d characters, begin with an ASCII letter or digit and contain only letters, digits, '_', '.', ':' and '-'", h.Name, orbit.MaxHandlerVersion)
-		}
+	if err := r.validateQueues(); err != nil {
+		return err
 	}
-	return r.validateShare()
-}
-
-func (r Registration) validateShare() error {
-	if len(r.Queues) == 0 {
-		return refuse("Queues", "must name at least one queue")
-	}
-	for _, id := range r.Queues {
-		if !orbit.ValidID(id) {
-			return refuse("Queues", "%q must be 32 lower-case hexadecimal characters", id)
-		}
+	if len(r.Handlers)*len(r.Queues) > maxPairs {
+		return refuse("Handlers", "%d times %d queues must be at most %d", len(r.Handlers), len(r.Queues), maxPairs)
 	}
 	if r.Capacity < 1 || r.Capacity > maxCapacity {
 		return refuse("Capacity", "%d must be 1 to %d", r.Capacity, maxCapacity)
+	}
+	return nil
+}
+
+func (r Registration) validateHandlers() error {
+	if len(r.Handlers) < 1 || len(r.Handlers) > maxHandlers {
+		return refuse("Handlers", "must name 1 to %d handlers", maxHandlers)
+	}
+	const rule = "must be 1 to %d characters, begin with an ASCII letter or digit and contain only letters, digits, '_', '.', ':' and '-'"
+	for i, h := range r.Handlers {
+		switch {
+		case !validName(h.Name, orbit.MaxHandler):
+			return refuse("Handlers", "%q: name "+rule, h.Name, orbit.MaxHandler)
+		case !validName(h.Version, orbit.MaxHandlerVersion):
+			return refuse("Handlers", "%q: version "+rule, h.Name, orbit.MaxHandlerVersion)
+		case slices.Contains(r.Handlers[:i], h):
+			return refuse("Handlers", "%q %q must not be named twice", h.Name, h.Version)
+		}
+	}
+	return nil
+}
+
+func (r Registration) validateQueues() error {
+	if len(r.Queues) < 1 || len(r.Queues) > maxQueues {
+		return refuse("Queues", "must name 1 to %d queues", maxQueues)
+	}
+	for i, id := range r.Queues {
+		switch {
+		case !orbit.ValidID(id):
+			return refuse("Queues", "%q must be 32 lower-case hexadecimal characters", id)
+		case slices.Contains(r.Queues[:i], id):
+			return refuse("Queues", "%s must not be named twice", id)
+		}
 	}
 	return nil
 }

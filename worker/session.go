@@ -156,9 +156,7 @@ func (w *Worker) take(ctx context.Context, e *Assignment) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.promised = max(0, w.promised-1)
-	if w.promised == 0 {
-		signal(w.slots)
-	}
+	signal(w.slots)
 	if known := w.attempts[e.Attempt.ID]; known != nil {
 		return known.sameAs(e)
 	}
@@ -239,17 +237,18 @@ func (c *Conn) giveCredit(ctx context.Context, slots int) error {
 	return c.Credit(ctx, slots)
 }
 
-// credit returns how many assignments to ask for now. Credit replaces what was
-// given before, so more is asked for only when the last of it is used: then no
-// assignment is under way that does not know of the new one.
+// credit returns how many assignments to ask for now, or 0 if what was asked for
+// before is enough. It counts only slots that are really free, so that an assignment
+// never waits for one.
 func (w *Worker) credit() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.promised > 0 || w.draining() {
+	free := w.cfg.Capacity - w.wanted
+	if free <= w.promised || w.draining() {
 		return 0
 	}
-	w.promised = w.cfg.Capacity - w.wanted
-	return w.promised
+	w.promised = free
+	return free
 }
 
 func (w *Worker) forgetPromise() {
