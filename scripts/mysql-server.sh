@@ -6,6 +6,7 @@
 # Looked for, in this order: $ORBIT_MYSQLD, a mysqld in PATH that is MySQL (Debian's is
 # MariaDB), the cache folder, the package mysql-server-core of Ubuntu or of Debian.
 set -euo pipefail
+((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || { echo "mysql-server: needs bash 4.4 or newer" >&2; exit 1; }
 
 cache=${ORBIT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/orbit}/mysql
 
@@ -82,11 +83,12 @@ unpack() {
 for candidate in "${ORBIT_MYSQLD:-}" "$(command -v mysqld || true)" /usr/sbin/mysqld; do
   if [[ -n $candidate && -x $candidate ]] && is_mysql "$candidate"; then found '' "$candidate"; fi
 done
+try_unpacked
+command -v apt-get >/dev/null && command -v dpkg >/dev/null || give_up "none in PATH, and this is not Debian or Ubuntu"
 mkdir -p "$(dirname "$cache")"
 exec 9>"$cache.lock"
 flock 9 # two runs at once unpack once
 try_unpacked
-command -v apt-get >/dev/null && command -v dpkg >/dev/null || give_up "none in PATH, and this is not Debian or Ubuntu"
 work=$(mktemp -d "$cache.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 apt_options=()

@@ -9,6 +9,7 @@
 # after Ctrl-C, both are stopped by their process ids and the folder is removed. A server
 # whose variable is set already is used as it is.
 set -euo pipefail
+((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || { echo "test-mysql: needs bash 4.4 or newer" >&2; exit 1; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [[ $# -gt 0 ]] || { echo "usage: $0 command [argument ...]" >&2; exit 2; }
 
