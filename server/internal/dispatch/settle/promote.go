@@ -8,16 +8,18 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
-// For each key: the best parked task of its first lane, that lane, its last lane with a
-// parked task, and whether any of its tasks is READY. Each is a seek in task_parked.
-const selectParked = `
+// SelectParked returns for each key: the best parked task of its first lane, that lane,
+// its last lane with a parked task, and whether any of its tasks is READY. Each is one
+// seek in task_parked. MySQL sees that only if ORDER BY names the whole index; without its
+// first columns, which are equal anyway, it sorts all parked tasks of the key.
+const SelectParked = `
 SELECT r.digest,
        (SELECT p.id FROM task p WHERE p.concurrency_key_digest = r.digest AND p.dispatch_state = 3
-        ORDER BY p.lane, p.order_value, p.id LIMIT 1),
+        ORDER BY p.concurrency_key_digest, p.dispatch_state, p.lane, p.order_value, p.id LIMIT 1),
        COALESCE((SELECT p.lane FROM task p WHERE p.concurrency_key_digest = r.digest AND p.dispatch_state = 3
-        ORDER BY p.lane, p.order_value, p.id LIMIT 1), 0),
+        ORDER BY p.concurrency_key_digest, p.dispatch_state, p.lane, p.order_value, p.id LIMIT 1), 0),
        COALESCE((SELECT p.lane FROM task p WHERE p.concurrency_key_digest = r.digest AND p.dispatch_state = 3
-        ORDER BY p.lane DESC, p.order_value DESC, p.id DESC LIMIT 1), 0),
+        ORDER BY p.concurrency_key_digest DESC, p.dispatch_state DESC, p.lane DESC, p.order_value DESC, p.id DESC LIMIT 1), 0),
        EXISTS (SELECT 1 FROM task p WHERE p.concurrency_key_digest = r.digest AND p.dispatch_state = 1)
 FROM resource r
 WHERE r.digest IN `
@@ -67,7 +69,7 @@ func (s *Settlement) promote(ctx context.Context) (lanes []int64, err error) {
 }
 
 func (s *Settlement) readParked(ctx context.Context, digests []Digest) ([]parked, error) {
-	rows, err := s.tx.QueryContext(ctx, selectParked+sqldb.Placeholders(len(digests)), digestArgs(digests)...)
+	rows, err := s.tx.QueryContext(ctx, SelectParked+sqldb.Placeholders(len(digests)), digestArgs(digests)...)
 	if err != nil {
 		return nil, fmt.Errorf("read parked tasks: %w", err)
 	}
@@ -97,7 +99,8 @@ type KeyLane struct {
 	Lane int64
 }
 
-const selectReadyLanes = `
+// SelectReadyLanes returns the lanes of keys that have a READY task.
+const SelectReadyLanes = `
 SELECT concurrency_key_digest, lane, MIN(order_value)
 FROM task
 WHERE dispatch_state = 1 AND concurrency_key_digest IN (%s)
@@ -121,7 +124,7 @@ func ReadyLanes(ctx context.Context, tx *sqldb.Tx, digests []Digest) (map[KeyLan
 		return nil, nil
 	}
 	marks := strings.Trim(sqldb.Placeholders(len(digests)), "()")
-	rows, err := tx.QueryContext(ctx, fmt.Sprintf(selectReadyLanes, marks), digestArgs(digests)...)
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf(SelectReadyLanes, marks), digestArgs(digests)...)
 	if err != nil {
 		return nil, fmt.Errorf("read ready lanes of keys: %w", err)
 	}
@@ -143,7 +146,8 @@ func ReadyLanes(ctx context.Context, tx *sqldb.Tx, digests []Digest) (map[KeyLan
 	return ready, nil
 }
 
-const selectNextLane = `
+// SelectNextLane returns the best parked task of a key's next lane.
+const SelectNextLane = `
 SELECT id, lane
 FROM task
 WHERE concurrency_key_digest = ? AND dispatch_state = 3 AND lane > ?
@@ -155,7 +159,7 @@ func (s *Settlement) nextLane(ctx context.Context, h parked) (next parked, more 
 	if h.lane == h.lastLane {
 		return h, false, nil
 	}
-	err = s.tx.QueryRowContext(ctx, selectNextLane, h.digest[:], h.lane).Scan(&h.first, &h.lane)
+	err = s.tx.QueryRowContext(ctx, SelectNextLane, h.digest[:], h.lane).Scan(&h.first, &h.lane)
 	if err != nil {
 		return h, false, fmt.Errorf("read parked tasks: %w", err)
 	}
