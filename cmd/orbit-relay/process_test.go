@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/outbox"
+)
+
+// A link is a forwarding proxy before the task server that can keep the answers to
+// submits back, or answer them itself.
+type link struct {
+	*httptest.Server
+	server  string
+	keep    atomic.Bool // keep the next answers back
+	held    chan struct{}
+	release chan struct{}
+	once    sync.Once
+	refuse  atomic.Int64 // answer so many submits with 503, unforwarded
+	refused atomic.Int64
+}
+
+func newLink(t *testing.T, server string) *link {
+	l := &link{server: server, held: make(chan struct{}), release: make(chan struct{})}
+	l.Server = httptest.NewServer(http.HandlerFunc(l.forward))
+	t.Cleanup(func() {
+		l.letGo()
+		l.CloseClientConnections()
+		l.Close()
+	})
+	return l
+}
+
+func (l *link) letGo() { l.once.Do(func() { close(l.release) }) }
+
+func (l *link) forward(w http.ResponseWriter, r *http.Request) {
+	submit := r.Method == http.MethodPost
+	if submit && l.refuse.Load() > 0 {
+		if l.refused.Add(1) > l.refuse.Load() { // no more answers, so that the row stands still
+			<-l.release
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	req, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, l.server+r.URL.Path, r.Body)
+	if err != nil {
+		return
+	}
+	req.Header = r.Header.Clone()
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	if submit && l.keep.Swap(false) {
+		close(l.held)
+		<-l.release
+	}
+	for name, values := range resp.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(resp.StatusCode)
+	w.Write(body)
+}
+
+// A program is orbit-relay as a process of its own.
+type program struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  output
+	done chan struct{}
+	err  error
+}
+
+// launch starts `orbit-relay run` with a short lease against url.
+func (s *site) launch(name, url string) *program {
+	s.t.Helper()
+	p := &program{t: s.t, done: make(chan struct{})}
+	p.cmd = exec.Command(os.Args[0], "run", "--target", "shop", "--name", name, "--lease", "2s", "--send-timeout", "1s", "--poll", "100ms")
+	p.cmd.Env = append(os.Environ(), asProgram+"=1", envDatabase+"="+s.db.Address, envURL+"="+url, envCredentials+"="+s.file, envDSN+"=", envToken+"=")
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	if err := p.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	s.t.Cleanup(func() {
+		p.cmd.Process.Signal(syscall.SIGCONT)
+		p.cmd.Process.Kill()
+		<-p.done
+		if s.t.Failed() {
+			s.t.Logf("%s:\n%s", name, p.log.String())
+		}
+	})
+	return p
+}
+
+func (p *program) signal(sig syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// kill ends the process as a crash would.
+func (p *program) kill() {
+	p.t.Helper()
+	p.signal(syscall.SIGKILL)
+	<-p.done
+	var exit *exec.ExitError
+	if !errors.As(p.err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		p.t.Fatalf("the process ended with %v, not by the kill", p.err)
+	}
+}
+
+// stop ends the process as an operator would.
+func (p *program) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	<-p.done
+	if p.err != nil {
+		p.t.Errorf("after SIGTERM the process ended with %v, want exit code 0", p.err)
+	}
+}
+
+func (s *site) leader() outbox.LeaderOfShard {
+	s.t.Helper()
+	st, err := s.store.Status(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if len(st.Leaders) != 1 {
+		return outbox.LeaderOfShard{}
+	}
+	return st.Leaders[0]
+}
+
+func await(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(60 * time.Second): // a bound for hanging, not a measure
+		t.Fatalf("never happened: %s", what)
+	}
+}
+
+// TEST-053, REL-015, REL-016, EX-010: a relay is killed after the server's answer and
+// before it can mark; a standby takes over.
+func TestARelayKilledBetweenSendAndMarkIsFollowedByAnother(t *testing.T) {
+	for _, engine := range dbtest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			s := newSite(t, engine)
+			keys := make([]string, 30)
+			for i := range keys {
+				keys[i] = fmt.Sprintf("order-%d", i)
+			}
+			between := newLink(t, s.url)
+			first := s.launch("first", between.URL)
+			eventually(t, "the first leads", func() bool { return strings.Contains(first.log.String(), "shard led") })
+			second := s.launch("second", s.url)
+			eventually(t, "the standby runs", func() bool { return strings.Contains(second.log.String(), "right server") })
+			between.keep.Store(true)
+			seqs := s.enqueue(keys...)
+			await(t, "an answer is kept back", between.held)
+			first.kill()
+			accepted := s.tasks()
+			if accepted == 0 {
+				t.Fatal("the server had accepted nothing when the relay was killed")
+			}
+			for _, seq := range seqs {
+				if r := s.row(seq); r.State != outbox.Pending || r.Attempts != 0 {
+					t.Fatalf("row %d is %v after %d sends already", seq, r.State, r.Attempts)
+				}
+			}
+			known := 0
+			for _, seq := range seqs {
+				eventually(t, fmt.Sprintf("row %d is delivered", seq), func() bool { return s.row(seq).State == outbox.Delivered })
+				if s.row(seq).Deduplicated {
+					known++
+				}
+			}
+			if l := s.leader(); l.Leader != "second" || l.Epoch < 2 {
+				t.Errorf("shard is led by %q in epoch %d", l.Leader, l.Epoch)
+			}
+			if n := s.tasks(); n != len(keys) || known < accepted {
+				t.Errorf("%d rows became %d tasks, %d of them known from an earlier send, want at least %d", len(keys), n, known, accepted)
+			}
+			second.stop()
+			if l := s.leader(); l.Left > 0 {
+				t.Errorf("the lease was not released: %+v", l)
+			}
+		})
+	}
+}
+
+// TEST-053, REL-017: a leader that was stopped past its lease settles nothing.
+func TestALeaderThatWakesAfterItsLeaseSettlesNothing(t *testing.T) {
+	for _, engine := range dbtest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			s := newSite(t, engine)
+			seq := s.enqueue("order")[0]
+			slow, refusing := newLink(t, s.url), newLink(t, s.url)
+			slow.keep.Store(true)
+			refusing.refuse.Store(1)
+			first := s.launch("first", slow.URL)
+			await(t, "an answer is kept back", slow.held)
+			first.signal(syscall.SIGSTOP)
+			slow.letGo() // the answer waits in the stopped process's socket
+			second := s.launch("second", refusing.URL)
+			eventually(t, "the second relay leads and waits for an answer", func() bool { return refusing.refused.Load() > 1 })
+			before := s.row(seq)
+			if l := s.leader(); l.Leader != "second" || before.State != outbox.Pending || before.Attempts == 0 {
+				t.Fatalf("shard is led by %q, row is %v after %d sends", l.Leader, before.State, before.Attempts)
+			}
+			first.signal(syscall.SIGCONT)
+			eventually(t, "the first relay knows that its lease is lost", func() bool { return strings.Contains(first.log.String(), "lease lost") })
+			after := s.row(seq)
+			if after.State != outbox.Pending || after.TaskID != "" || strings.Contains(after.Last.Message, "first") {
+				t.Fatalf("the deposed leader made the row %v", after.State)
+			}
+			refusing.refuse.Store(0)
+			refusing.letGo()
+			eventually(t, "the row is delivered", func() bool { return s.row(seq).State == outbox.Delivered })
+			if r := s.row(seq); !r.Deduplicated || s.tasks() != 1 {
+				t.Errorf("deduplicated %t, %d tasks, want true and 1", r.Deduplicated, s.tasks())
+			}
+			first.stop()
+			second.stop()
+		})
+	}
+}
