@@ -110,17 +110,25 @@ func (c *Conn) forget(id string) {
 }
 
 // answer gives an answer to its question. One that nobody waits for any more is
-// dropped, but for a refusal.
+// dropped.
 func (c *Conn) answer(frame wire.Envelope) error {
 	c.mu.Lock()
 	q, waiting := c.pending[frame.Ref]
 	delete(c.pending, frame.Ref)
+	unasked := frame.Ref == "" || frame.Ref == c.credit
 	c.mu.Unlock()
 	switch {
-	case frame.Type == wire.TypeError:
-		return c.refused(q, waiting, frame.Data)
+	case frame.Type == wire.TypeError && unasked:
+		refusal, err := readRefusal("a message without an answer", frame.Data)
+		return c.deliver(refusal, err)
 	case !waiting:
 		return nil
+	case frame.Type == wire.TypeError:
+		refusal, err := readRefusal(q.act, frame.Data)
+		if err == nil {
+			q.reply <- refusal
+		}
+		return err
 	case frame.Type != q.want:
 		return broken("%s: is no answer to %s", printable(frame.Type), q.act)
 	}
@@ -128,21 +136,6 @@ func (c *Conn) answer(frame wire.Envelope) error {
 		return err
 	}
 	q.reply <- nil
-	return nil
-}
-
-func (c *Conn) refused(q question, waiting bool, data []byte) error {
-	if !waiting {
-		q.act = "a message"
-	}
-	refusal, err := readRefusal(q.act, data)
-	switch {
-	case err != nil:
-		return err
-	case !waiting:
-		return c.deliver(refusal, nil)
-	}
-	q.reply <- refusal
 	return nil
 }
 
@@ -155,7 +148,11 @@ func (c *Conn) Credit(ctx context.Context, slots int) error {
 	if slots < 0 || slots > c.registration.Capacity {
 		return refuse("slots", "%d must be 0 to the registered capacity %d", slots, c.registration.Capacity)
 	}
-	return c.send(ctx, false, wire.TypeCredit, c.newID(), wire.Credit{Slots: slots})
+	id := c.newID()
+	c.mu.Lock()
+	c.credit = id
+	c.mu.Unlock()
+	return c.send(ctx, false, wire.TypeCredit, id, wire.Credit{Slots: slots})
 }
 
 // Start asks for the right to execute a. Business code may run only after its

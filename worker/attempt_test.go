@@ -503,10 +503,10 @@ func TestCapacityIsNeverExceeded(t *testing.T) {
 	var running, most atomic.Int32
 	begun, finish := make(chan struct{}), make(chan struct{})
 	h := run(t, s, worker.Config{Capacity: 2}, func(context.Context, worker.Execution) (json.RawMessage, error) {
-		begun <- struct{}{}
 		if n := running.Add(1); n > most.Load() {
 			most.Store(n)
 		}
+		begun <- struct{}{}
 		<-finish
 		running.Add(-1)
 		return nil, nil

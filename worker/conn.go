@@ -65,6 +65,7 @@ type Conn struct {
 
 	mu      sync.Mutex
 	lastID  uint64
+	credit  string // id of the last credit, which has no answer but may be refused
 	pending map[string]question
 	err     error
 	done    chan struct{} // closed with err set

@@ -354,3 +354,29 @@ func TestSlowServerIsNotLeft(t *testing.T) {
 		s.close()
 	})
 }
+
+// A refusal that nobody waits for is no news: the renewal was overtaken by the end.
+func TestRefusalOfAnOvertakenRenewalIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPipeServer(t)
+		h := run(t, s, worker.Config{}, func(context.Context, worker.Execution) (json.RawMessage, error) {
+			time.Sleep(6 * time.Second)
+			return nil, nil
+		})
+		v, _ := s.welcome()
+		v.answering(nil)
+		v.assign(offer("5"))
+		v.start(15*time.Second, time.Hour)
+		renewal := v.expect(wire.TypeRenew)
+		v.finish()
+		synctest.Wait()
+		v.send(wire.TypeError, renewal.ID, wire.Error{Code: wire.CodeEnded, Message: "the attempt has ended"})
+		h.stop()
+		v.drained()
+		h.end()
+		if len(h.errs) > 0 {
+			t.Errorf("the owner was told %v", h.errs)
+		}
+		s.close()
+	})
+}

@@ -12,8 +12,8 @@ import (
 )
 
 // An Event is what the server says on its own: an [*Assignment], a [*Cancellation],
-// a [*Draining], or the [*RefusedError] of a message for whose answer nobody waits,
-// such as Credit.
+// a [*Draining], or the [*RefusedError] of a message that has no answer, such as
+// Credit.
 type Event interface{ event() }
 
 // A Cancellation tells that a cancel intent exists for a running attempt. The

@@ -47,11 +47,15 @@ func newPause(first, most time.Duration) *pause {
 }
 
 // after returns the wait after a connection that lived so long and ended with err.
-func (p *pause) after(err error, lived time.Duration) time.Duration {
+// As long as it is only the network, it is no longer than hurry.
+func (p *pause) after(err error, lived, hurry time.Duration) time.Duration {
 	if lived >= healthy {
 		p.backOff.Reset()
 	}
 	wait := p.backOff.NextBackOff()
+	if wait > hurry {
+		wait = rand.N(hurry + 1) // not hurry itself, lest many come at once
+	}
 	switch tempoOf(err) {
 	case slow:
 		return p.most/2 + rand.N(p.most/2+1)
@@ -101,9 +105,11 @@ func tempoOfStatus(status int) tempo {
 	return slow
 }
 
+// tempoOfCode takes a replaced connection for an accident of the network: only we have
+// our identity, and a hello that was given up can overtake the one that followed it.
 func tempoOfCode(code int) tempo {
 	switch code {
-	case wire.CloseUnauthenticated, wire.CloseReplaced, websocket.ClosePolicyViolation:
+	case wire.CloseUnauthenticated, websocket.ClosePolicyViolation:
 		return slow
 	}
 	if saysProtocol(code) {

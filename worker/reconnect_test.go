@@ -79,6 +79,38 @@ func TestHealthyConnectionResetsTheBackOff(t *testing.T) {
 	}
 }
 
+// However often the network fails, what is held is resumed within its lease.
+func TestHeldAttemptsKeepTheReconnectQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPipeServer(t)
+		h := run(t, s, worker.Config{}, func(ctx context.Context, _ worker.Execution) (json.RawMessage, error) {
+			time.Sleep(time.Hour)
+			return nil, ctx.Err()
+		})
+		v, _ := s.welcome()
+		v.assign(offer("5"))
+		v.start(15*time.Second, 2*time.Hour)
+		synctest.Wait()
+		for began := time.Now(); time.Since(began) < 59*time.Minute; {
+			v.cut()
+			left := time.Now()
+			v, _ = s.welcome()
+			if took := time.Since(left); took > 5*time.Second {
+				t.Fatalf("came back after %v, want a third of the lease at most", took)
+			}
+			v.resume(wire.Resumed{Status: wire.ResumeKeep, Running: true, LeaseMS: 15_000, TimeoutMS: ms(2 * time.Hour)})
+			time.Sleep(time.Second)
+		}
+		if f := v.finish(); f.Outcome != wire.OutcomeSucceeded {
+			t.Errorf("finish = %+v", f)
+		}
+		h.stop()
+		v.drained()
+		h.end()
+		s.close()
+	})
+}
+
 // WRK-023, WRK-024: what somebody has to change is tried slowly and reported.
 func TestRefusedCredentialIsTriedSlowly(t *testing.T) {
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusFound} {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 )
@@ -28,7 +29,7 @@ func (w *Worker) connect(ctx context.Context) error {
 		if !errors.Is(err, errServerDrains) {
 			w.report(err)
 		}
-		wait := max(pause.after(err, lived), w.restLeft())
+		wait := max(pause.after(err, lived, w.hurry()), w.restLeft())
 		w.log.Info("worker is not connected", "err", err, "retry_in", wait)
 		sleep(ctx, wait)
 		if ctx.Err() != nil {
@@ -46,7 +47,7 @@ func (w *Worker) session(ctx context.Context) (time.Duration, error) {
 	}
 	defer c.Close()
 	began := time.Now()
-	w.accepted()
+	w.accepted(c.Session())
 	w.log.Info("worker is connected", "node_id", c.Session().NodeID, "process_id", w.ProcessID())
 	err = w.serve(ctx, c)
 	return time.Since(began), err
@@ -58,10 +59,21 @@ func (w *Worker) held() (ids []Attempt) {
 	return ids
 }
 
-func (w *Worker) accepted() {
+func (w *Worker) accepted(s Session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.registered = true
+	w.registered, w.lease = true, s.Lease
+}
+
+// hurry is how long a wait may be without costing what is held its lease: a third,
+// as for renewals. Without anything held it is without bound.
+func (w *Worker) hurry() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.wanted == 0 {
+		return math.MaxInt64
+	}
+	return w.lease / 3
 }
 
 // serve resumes what is held and then takes what comes. Attempts run under ctx:
@@ -151,7 +163,8 @@ func (w *Worker) resume(ctx context.Context, c *Conn) error {
 	return nil
 }
 
-// take accepts an assignment, or hands it back if there is no room for it.
+// take accepts an assignment, or hands it back if there is no room for it. While
+// draining the attempt hands itself back before it starts.
 func (w *Worker) take(ctx context.Context, e *Assignment) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,7 +177,7 @@ func (w *Worker) take(ctx context.Context, e *Assignment) error {
 		return broken("task.assign: more assignments than were asked for")
 	}
 	a := newAttempt(w, e.Attempt, e)
-	a.unwanted = w.draining() || w.wanted >= w.cfg.Capacity
+	a.unwanted = w.wanted >= w.cfg.Capacity
 	w.add(ctx, a)
 	return nil
 }

@@ -38,6 +38,7 @@ type Worker struct {
 	mu         sync.Mutex
 	begun      bool // Run was called
 	registered bool // a server has taken the registration
+	lease      time.Duration
 	attempts   map[string]*attempt
 	wanted     int // attempts that count towards the capacity
 	promised   int // credit that no assignment has used yet
