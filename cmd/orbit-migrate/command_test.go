@@ -124,15 +124,34 @@ func TestAWaitingUpSaysForWhom(t *testing.T) {
 		if r := call(t, on(db), "up", "--to", "1"); r.code != 0 {
 			t.Fatalf("up --to 1 = %+v", r)
 		}
-		_, err := db.Write().ExecContext(t.Context(), "UPDATE orbit_migration_lock SET holder = ?, lease_until = "+db.Dialect().Clock+" + 500000", []byte("other host process 1"))
-		if err != nil {
-			t.Fatal(err)
+		set := func(holder string, until string) {
+			if _, err := db.Write().ExecContext(t.Context(), "UPDATE orbit_migration_lock SET holder = ?, lease_until = "+until, []byte(holder)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		r := call(t, on(db), "up", "--to", "2")
-		if r.code != 0 || !strings.HasPrefix(r.out, "waiting for other host process 1, which holds the migration lock\n000002_task applied") {
-			t.Errorf("up while another runs = %+v", r)
+		set("other host process 1", db.Dialect().Clock+" + 3600000000")
+		var out firstLine
+		out.then = func() { set("", "0") }
+		var err bytes.Buffer
+		env := environment{get: func(name string) string { return on(db)[name] }, out: &out, err: &err}
+		code := run(t.Context(), []string{"up", "--to", "2"}, env)
+		if code != 0 || !strings.HasPrefix(out.String(), "waiting for other host process 1, which holds the migration lock\n000002_task applied") {
+			t.Errorf("up while another runs = %d, %q, %q", code, out.String(), err.String())
 		}
 	})
+}
+
+// A firstLine does something once its first line is written.
+type firstLine struct {
+	bytes.Buffer
+	then func()
+}
+
+func (w *firstLine) Write(p []byte) (int, error) {
+	if w.Len() == 0 {
+		defer w.then()
+	}
+	return w.Buffer.Write(p)
 }
 
 func TestHelpAndVersionNeedNoDatabase(t *testing.T) {
