@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -225,6 +226,32 @@ func TestReadDueAfterAPlaceReadsNoRowBeforeIt(t *testing.T) {
 			}
 			if reads > 110 {
 				t.Fatalf("%d index entries read for 100 rows", reads)
+			}
+		})
+	}
+}
+
+// Our own transactions are READ COMMITTED whatever the pool is set to.
+func TestOwnTransactionsAreReadCommitted(t *testing.T) {
+	for _, engine := range []string{dbtest.MySQL, dbtest.MariaDB} {
+		t.Run(engine, func(t *testing.T) {
+			db := dbtest.Open(t, engine, migrations.Outbox)
+			s, err := Open(db.Dialect(), db.Write(), db.Read())
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.Write().SetMaxOpenConns(1)
+			mustExec(t, db, "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+			var level string
+			err = s.tx(t.Context(), func(tx *sql.Tx) error {
+				if err := s.checkLease(t.Context(), tx, Lease{}, ""); err != nil && !errors.Is(err, ErrLeaseLost) {
+					return err
+				}
+				return tx.QueryRowContext(t.Context(), `
+SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&level)
+			})
+			if err != nil || level != "READ COMMITTED" {
+				t.Fatalf("isolation level of an own transaction is %q, %v; want READ COMMITTED", level, err)
 			}
 		})
 	}

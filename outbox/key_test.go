@@ -50,7 +50,12 @@ func TestKeysAreValidAndApart(t *testing.T) {
 	)
 	list := rapid.SliceOfN(part, 1, 4)
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := list.Draw(t, "a"), list.Draw(t, "b")
+		a := list.Draw(t, "a")
+		b := list.Draw(t, "b")
+		if rapid.Bool().Draw(t, "cut elsewhere") {
+			b = strings.FieldsFunc(strings.Join(a, ":"), func(r rune) bool { return r == ':' })
+			b = append(b, list.Draw(t, "more")...)[:max(1, len(b))]
+		}
 		ka, err := outbox.Key(a...)
 		if err != nil {
 			t.Fatal(err)
