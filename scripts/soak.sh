@@ -19,8 +19,8 @@ soak() {
       echo "soak: $engine failed in run $run of $count" >&2
       exit 1
     fi
+    echo "soak: $engine $run of $count ok"
   done
-  echo "soak: $engine passed $count runs"
 }
 
 soak sqlite
