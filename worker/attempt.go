@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	errRecalled = errors.New("worker: drains before the start")
-	errNotOurs  = errors.New("worker: the server has given the attempt up")
-	errStale    = fmt.Errorf("worker: the answer came later than the lease lasts: %w", context.DeadlineExceeded)
+	errDrains  = errors.New("worker: drains before the start")
+	errNotOurs = errors.New("worker: the server has given the attempt up")
+	errStale   = fmt.Errorf("worker: the answer came later than the lease lasts: %w", context.DeadlineExceeded)
 )
 
 // An attempt is one held attempt, from its assignment until the server has
@@ -34,17 +34,15 @@ type attempt struct {
 	asked    bool                    // a cancel intent exists
 	stop     error                   // first cause to stop
 	handling bool                    // the handler runs
-	recall   context.CancelCauseFunc // ends the wait for a Start
 	cancel   context.CancelCauseFunc // ends the handler's context
 	alarm    *time.Timer             // end of the lease while the handler runs
 	progress string                  // to go with the next renewal
 }
 
 func newAttempt(w *Worker, id Attempt, offer *Assignment) *attempt {
-	none := func(error) {}
 	return &attempt{
 		w: w, id: id, offer: offer, unwanted: offer == nil,
-		changed: make(chan struct{}, 1), recall: none, cancel: none,
+		changed: make(chan struct{}, 1), cancel: func(error) {},
 	}
 }
 
@@ -73,17 +71,14 @@ func (a *attempt) discard(ctx context.Context) {
 // start gets the right to execute. It reports false if the attempt is over for
 // this process without anything to tell.
 func (a *attempt) start(ctx context.Context) bool {
-	waiting, recall := context.WithCancelCause(ctx)
-	defer recall(nil)
-	a.set(func() { a.recall = recall })
-	err := a.w.persist(waiting, a.tryStart)
+	err := a.w.persist(ctx, a.tryStart)
 	if err == nil {
 		err = a.w.persist(ctx, a.tryFresh)
 	}
 	switch {
 	case err == nil:
 		return true
-	case errors.Is(err, errRecalled):
+	case errors.Is(err, errDrains):
 		a.giveBack(ctx)
 		return false
 	case ctx.Err() != nil:
@@ -123,7 +118,7 @@ func (a *attempt) aboutToStart() (ask, before bool, err error) {
 	case a.lost:
 		return false, false, errNotOurs
 	case !a.doubt && a.w.draining():
-		return false, false, errRecalled
+		return false, false, errDrains
 	}
 	before, a.doubt = a.doubt, true
 	return true, before, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/orbitkit/orbit"
@@ -298,47 +299,36 @@ func untilCancelled(ctx context.Context, _ worker.Execution) (json.RawMessage, e
 
 // REF-CAN-002.
 func TestCancelIntentReachesTheHandler(t *testing.T) {
-	told := map[string]func(v *visit){
-		"ByMessage": func(v *visit) {
-			v.send(wire.TypeCancel, "", wire.Cancel{AttemptID: id("5"), Epoch: 3, Reason: "object\nreplaced"})
-		},
-		"ByRenewal": func(v *visit) {
-			m := read[wire.Renew](v.t, v.expect(wire.TypeRenew))
-			v.send(wire.TypeCancel, "", wire.Cancel{AttemptID: m.AttemptID, Epoch: m.Epoch + 1}) // of another epoch: not ours
-		},
-	}
-	for name, tell := range told {
+	for name, renewal := range map[string]bool{"ByMessage": false, "ByRenewal": true} {
 		t.Run(name, func(t *testing.T) {
-			s := newTLSServer(t)
-			h := run(t, s, worker.Config{}, func(ctx context.Context, e worker.Execution) (json.RawMessage, error) {
-				<-ctx.Done()
-				if !errors.Is(context.Cause(ctx), worker.ErrCancelRequested) || strings.Contains(context.Cause(ctx).Error(), "\n") {
-					t.Errorf("cause = %q", context.Cause(ctx))
-				}
-				return nil, worker.Cancelled(context.Cause(ctx))
-			})
-			v, _ := s.welcome()
-			lease := uint64(15_000)
-			if name == "ByRenewal" {
-				lease = 300
-				v.answering(func(f wire.Envelope) bool {
-					if f.Type == wire.TypeRenew {
-						m := read[wire.Renew](t, f)
-						v.send(wire.TypeRenewed, f.ID, wire.Renewed{AttemptID: m.AttemptID, Epoch: m.Epoch, LeaseMS: 15_000, CancelRequested: true})
+			synctest.Test(t, func(t *testing.T) {
+				s := newPipeServer(t)
+				h := run(t, s, worker.Config{}, func(ctx context.Context, e worker.Execution) (json.RawMessage, error) {
+					<-ctx.Done()
+					if !errors.Is(context.Cause(ctx), worker.ErrCancelRequested) || strings.Contains(context.Cause(ctx).Error(), "\n") {
+						t.Errorf("cause = %q", context.Cause(ctx))
 					}
-					return false
+					return nil, worker.Cancelled(context.Cause(ctx))
 				})
-			}
-			v.assign(offer("5"))
-			frame := v.expect(wire.TypeStart)
-			v.send(wire.TypeStarted, frame.ID, wire.Started{AttemptID: id("5"), Epoch: 3, LeaseMS: lease, TimeoutMS: 30_000})
-			tell(v)
-			if f := v.finish(); f.Outcome != wire.OutcomeCancelled || f.Retryable {
-				t.Errorf("finish = %+v, want CANCELLED", f)
-			}
-			h.stop()
-			v.drained()
-			h.end()
+				v, _ := s.welcome()
+				v.answering(nil)
+				v.assign(offer("5"))
+				v.start(15*time.Second, time.Minute)
+				v.send(wire.TypeCancel, "", wire.Cancel{AttemptID: id("5"), Epoch: 4}) // of another epoch: not ours
+				v.send(wire.TypeCancel, "", wire.Cancel{AttemptID: id("6"), Epoch: 3})
+				frame := v.expect(wire.TypeRenew)
+				v.send(wire.TypeRenewed, frame.ID, wire.Renewed{AttemptID: id("5"), Epoch: 3, LeaseMS: 15_000, CancelRequested: renewal})
+				if !renewal {
+					v.send(wire.TypeCancel, "", wire.Cancel{AttemptID: id("5"), Epoch: 3, Reason: "object\nreplaced"})
+				}
+				if f := v.finish(); f.Outcome != wire.OutcomeCancelled || f.Retryable {
+					t.Errorf("finish = %+v, want CANCELLED", f)
+				}
+				h.stop()
+				v.drained()
+				h.end()
+				s.close()
+			})
 		})
 	}
 	t.Run("BeforeTheHandlerRuns", func(t *testing.T) {

@@ -158,15 +158,6 @@ func (a *attempt) halt(cause error) {
 	a.cancel(cause)
 }
 
-// recallStart ends the wait for a Start that was not sent.
-func (a *attempt) recallStart() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.doubt && !a.lease.confirmed {
-		a.recall(errRecalled)
-	}
-}
-
 // resume takes the attempt up on a new connection. An error means that the
 // connection is of no use.
 func (a *attempt) resume(ctx context.Context, c *Conn) error {

@@ -134,12 +134,15 @@ func TestRefusedCredentialIsTriedSlowly(t *testing.T) {
 // A server that breaks the protocol, or says that we do, is never asked in a fast
 // loop, however often it happens.
 func TestBrokenProtocolIsNoFastLoop(t *testing.T) {
-	for name, end := range map[string]func(v *visit){
-		"Ours":            func(v *visit) { v.sendText(`{"type":"task.assign","data":{}}`) },
-		"Theirs":          func(v *visit) { v.close(wire.CloseProtocolError) },
-		"Revoked":         func(v *visit) { v.close(wire.CloseUnauthenticated) },
-		"Replaced":        func(v *visit) { v.close(wire.CloseReplaced) },
-		"AcceptsAndDrops": func(v *visit) { v.cut() },
+	for name, c := range map[string]struct {
+		end   func(v *visit)
+		least time.Duration // between two connections
+	}{
+		"Ours":            {func(v *visit) { v.sendText(`{"type":"task.assign","data":{}}`) }, time.Second},
+		"Theirs":          {func(v *visit) { v.close(wire.CloseProtocolError) }, time.Second},
+		"Revoked":         {func(v *visit) { v.close(wire.CloseUnauthenticated) }, 15 * time.Second},
+		"Replaced":        {func(v *visit) { v.close(wire.CloseReplaced) }, 0},
+		"AcceptsAndDrops": {func(v *visit) { v.cut() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -147,11 +150,13 @@ func TestBrokenProtocolIsNoFastLoop(t *testing.T) {
 				h := run(t, s, worker.Config{}, succeed)
 				began := time.Now()
 				n := 0
-				for time.Since(began) < time.Hour {
+				for ended := began.Add(-time.Hour); time.Since(began) < time.Hour; ended = time.Now() {
 					v, _ := s.welcome()
-					n++
+					if n++; time.Since(ended) < c.least {
+						t.Fatalf("came back after %v, want %v at least", time.Since(ended), c.least)
+					}
 					synctest.Wait()
-					end(v)
+					c.end(v)
 				}
 				if n > 300 {
 					t.Errorf("%d connections in an hour", n)
@@ -324,7 +329,12 @@ func TestCreditIsRefreshed(t *testing.T) {
 			}
 		}
 		v.assign(keyless("5"))
-		v.start(15*time.Second, time.Minute)
+		frame, _ := v.next()
+		if frame.Type != wire.TypeStart {
+			t.Fatalf("the worker sent %s, want task.start: one credit is still open", frame.Type)
+		}
+		v.send(wire.TypeStarted, frame.ID, started(read[wire.Attempt](t, frame), 15*time.Second, time.Minute))
+		synctest.Wait()
 		v.finish()
 		synctest.Wait()
 		if c := read[wire.Credit](t, v.expectCredit()); c.Slots != 2 { // one of the two had been used

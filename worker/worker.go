@@ -118,7 +118,6 @@ func (w *Worker) begin() bool {
 // shutDown drains. The connection lives on meanwhile.
 func (w *Worker) shutDown() error {
 	close(w.drain)
-	w.each((*attempt).recallStart)
 	if !w.idleWithin(w.cfg.DrainTimeout) {
 		w.each(func(a *attempt) { a.halt(ErrDraining) })
 		if !w.idleWithin(w.cfg.StopTimeout) {
