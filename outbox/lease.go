@@ -169,9 +169,10 @@ func (s *Store) Renew(ctx context.Context, l Lease, length time.Duration) (Lease
 	return l, nil
 }
 
-// Release gives the shard back at once, so that a standby need not wait. What is not
-// settled by then is sent again by the next leader. A lease that is lost already is no
-// error.
+// Release gives the shard back at once, so that a standby need not wait. Call it when
+// everything that was sent is settled; else let the lease run out, so that the next
+// leader knows that it took over (see Lease.TookOver). A lease that is lost already is
+// no error.
 func (s *Store) Release(ctx context.Context, l Lease) error {
 	_, err := s.db.Write().ExecContext(ctx, releaseLease, released, l.Shard, l.Epoch, l.holder[:])
 	if err != nil {

@@ -1,6 +1,7 @@
 package outboxtest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -168,6 +169,9 @@ func noRowOfManyWritersIsLost(s *suite) {
 			}
 		}
 		n, err := s.Store.Deliver(s.ctx, l, ds)
+		for errors.Is(err, outbox.ErrRetry) {
+			n, err = s.Store.Deliver(s.ctx, l, ds)
+		}
 		s.want("Deliver", len(ds), n, err)
 		if len(page) > 0 {
 			continue
@@ -196,7 +200,7 @@ func noRowOfManyWritersIsLost(s *suite) {
 
 func (s *suite) write(w, rows int, committed *sync.Map) {
 	for i := 0; i < rows; {
-		tx, err := s.Business.BeginTx(s.ctx, s.TxOptions)
+		tx, err := s.beginInRace()
 		if err != nil {
 			s.Errorf("begin: %v", err)
 			return

@@ -271,7 +271,7 @@ func (s *suite) race(what string, keep func(i int) bool) {
 // receipt names.
 func (s *suite) raceOne(m outbox.Message, keep bool, retries *atomic.Int64) int64 {
 	for range 200 {
-		tx, err := s.Business.BeginTx(s.ctx, s.TxOptions)
+		tx, err := s.beginInRace()
 		if err != nil {
 			s.Errorf("begin: %v", err)
 			return 0

@@ -133,6 +133,18 @@ func (s *suite) begin() *sql.Tx {
 	return tx
 }
 
+// beginInRace begins a transaction beside many others. An engine with one writer may
+// have kept it waiting for too long; then it waits again.
+func (s *suite) beginInRace() (tx *sql.Tx, err error) {
+	for range 20 {
+		tx, err = s.Business.BeginTx(s.ctx, s.TxOptions)
+		if err == nil || !s.OneWriter {
+			return tx, err
+		}
+	}
+	return tx, err
+}
+
 func (s *suite) commit(tx *sql.Tx) {
 	s.Helper()
 	if err := tx.Commit(); err != nil {
