@@ -317,4 +317,3 @@ func TestLogsOfAllPartsAreQuiet(t *testing.T) {
 		}
 	}, migrations.Server)
 }
-
