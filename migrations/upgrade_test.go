@@ -170,7 +170,6 @@ FROM task ORDER BY id`)
 		if n := number(t, db, "SELECT COUNT(*) FROM attempt WHERE timeout_at IS NULL AND retryable = 0"); n != 4 {
 			t.Errorf("%d attempts without timeout and retry, want 4", n)
 		}
-		migrate(t, db, latest(t, db, migrations.Server))
 	})
 }
 
