@@ -276,6 +276,7 @@ func TestPingsOfTheServerAreAnswered(t *testing.T) {
 		for range 100 {
 			time.Sleep(10 * time.Second)
 			v.ping()
+			synctest.Wait()
 		}
 		if err := c.Err(); err != nil {
 			t.Errorf("Err = %v", err)

@@ -91,8 +91,12 @@ func TestHeldAttemptsKeepTheReconnectQuick(t *testing.T) {
 		v.assign(offer("5"))
 		v.start(15*time.Second, 2*time.Hour)
 		synctest.Wait()
-		for began := time.Now(); time.Since(began) < 59*time.Minute; {
-			v.cut()
+		for began, n := time.Now(), 0; time.Since(began) < 59*time.Minute; n++ {
+			if n%2 == 0 {
+				v.cut()
+			} else {
+				v.close(wire.CloseReplaced) // by a hello that we had given up
+			}
 			left := time.Now()
 			v, _ = s.welcome()
 			if took := time.Since(left); took > 5*time.Second {
@@ -331,10 +335,13 @@ func TestCreditIsRefreshed(t *testing.T) {
 		v.assign(keyless("5"))
 		frame, _ := v.next()
 		if frame.Type != wire.TypeStart {
-			t.Fatalf("the worker sent %s, want task.start: one credit is still open", frame.Type)
+			t.Fatalf("the worker sent %s, want task.start", frame.Type)
 		}
 		v.send(wire.TypeStarted, frame.ID, started(read[wire.Attempt](t, frame), 15*time.Second, time.Minute))
 		synctest.Wait()
+		if len(v.frames) != 1 {
+			t.Errorf("%d messages after the start, want task.finish only: one credit is still open", len(v.frames))
+		}
 		v.finish()
 		synctest.Wait()
 		if c := read[wire.Credit](t, v.expectCredit()); c.Slots != 2 { // one of the two had been used
