@@ -130,7 +130,7 @@ func TestRetryAfterIsHonouredInBothFormsAndClamped(t *testing.T) {
 		for batch := 1; batch == 1 || batch == 2 && test.batch; batch++ {
 			t.Run(fmt.Sprintf("%s, %d rows", test.name, batch), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, b *bubble) {
-					_, stop := b.start(relay.Config{})
+					_, stop := b.start(relay.Config{Poll: time.Hour, Hook: &b.hook}) // no poll helps out
 					defer stop()
 					b.untilState(b.enqueueKeys("warm-up")[0], outbox.Delivered)
 					first := test.reply
@@ -147,6 +147,7 @@ func TestRetryAfterIsHonouredInBothFormsAndClamped(t *testing.T) {
 						}
 					})
 					seqs := b.enqueueKeys([]string{"a", "b"}[:batch]...)
+					b.hook.Notify()
 					for _, seq := range seqs {
 						b.untilDelivered(seq)
 					}

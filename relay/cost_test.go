@@ -41,21 +41,3 @@ func TestADrainCostsFewStatements(t *testing.T) {
 		}
 	})
 }
-
-// Law 6: idle, a leader looks now and then, and writes its lease.
-func TestAnIdleRelayAsksLittle(t *testing.T) {
-	onSQLite(t, func(t *testing.T, w *world) {
-		var counted tap
-		r, err := relay.New(counted.open(t, w.db), []relay.Target{w.target()}, relay.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.start(r)
-		w.untilAsleep(r)
-		w.eventually("polls have slowed down", func() bool {
-			before := counted.statements.Load()
-			sleepASecond()
-			return counted.statements.Load()-before <= 8
-		})
-	})
-}

@@ -107,13 +107,23 @@ func (f *orbitFake) single(w http.ResponseWriter, r *http.Request) {
 	}
 	s := send{key: r.Header.Get("Idempotency-Key"), body: string(body), trace: r.Header.Get("Traceparent"), batch: 1, at: time.Now()}
 	rep := f.record(s)
-	time.Sleep(rep.delay)
+	pause(r, rep.delay)
 	if rep.cut {
 		panic(http.ErrAbortHandler)
 	}
 	status, data, digest := f.judge(s, &rep)
 	rep.status = status
 	f.write(w, rep, data, digest)
+}
+
+// pause waits before an answer, unless the caller goes.
+func pause(r *http.Request, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.Context().Done():
+	}
 }
 
 func (f *orbitFake) record(s send) reply {
@@ -252,14 +262,14 @@ func (f *orbitFake) batch(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	f.batchItems(w, rows)
+	f.batchItems(w, r, rows)
 }
 
-func (f *orbitFake) batchItems(w http.ResponseWriter, rows []send) {
+func (f *orbitFake) batchItems(w http.ResponseWriter, r *http.Request, rows []send) {
 	items := make([]json.RawMessage, len(rows))
 	for i, s := range rows {
 		rep := f.record(s)
-		time.Sleep(rep.delay)
+		pause(r, rep.delay)
 		if rep.cut {
 			panic(http.ErrAbortHandler)
 		}

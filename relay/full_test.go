@@ -7,34 +7,42 @@ import (
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/outbox"
+	"github.com/orbitkit/orbit/relay"
 )
 
 // REL-020.
 func TestAFullQueueDelaysItsOwnRowsOnly(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
-		full, refusals := true, 0
+		refusals := 0
 		w.fake.answer = func(s send) reply {
-			if !full || s.key == "warm-up" || s.key[:1] == "b" {
+			if s.key[:1] == "b" {
 				return reply{}
 			}
 			refusals++
-			return reply{status: 429, code: orbit.CodeQueueFull, retryAfter: "1"}
+			return reply{status: 429, code: orbit.CodeQueueFull, retryAfter: "3600"}
 		}
-		var messages []outbox.Message
+		var full, other []outbox.Message
 		for i := range 100 {
 			a, b := message(fmt.Sprintf("a%d", i)), message(fmt.Sprintf("b%d", i))
 			b.Request.QueueID = queueB
-			messages = append(messages, a, b)
+			full, other = append(full, a), append(other, b)
 		}
-		w.enqueue(messages...)
-		w.start(w.relay(quick()))
-		w.eventually("the other queue is done", func() bool { return w.count(outbox.Delivered) == 100 })
-		w.fake.set(func(*orbitFake) {
-			if refusals == 0 {
-				t.Error("the full queue was never met")
-			}
-			full = false
+		w.enqueue(full...)
+		cfg := quick()
+		cfg.MaxRetryAfter = time.Hour
+		stop := w.start(w.relay(cfg))
+		w.eventually("the full queue is met", func() bool {
+			w.fake.mu.Lock()
+			defer w.fake.mu.Unlock()
+			return refusals > 0
 		})
+		w.enqueue(other...)
+		w.hook.Notify()
+		w.eventually("the other queue is done", func() bool { return w.count(outbox.Delivered) == 100 })
+		stop()
+		w.fake.set(func(f *orbitFake) { f.answer = nil })
+		w.exec("UPDATE orbit_outbox SET due_at = 1 WHERE state = 1")
+		w.start(w.relay(quick()))
 		w.eventually("the queue is done too", func() bool { return w.count(outbox.Delivered) == 200 })
 		w.fake.checkIdentity(t, w.stored())
 	})
@@ -68,49 +76,78 @@ func TestAFullApplicationDelaysTheWholeTarget(t *testing.T) {
 	})
 }
 
-// After a hold one row goes first: a queue that stays full is not asked for each row.
-func TestAQueueThatStaysFullIsAskedWithOneRowAtATime(t *testing.T) {
-	onSQLite(t, func(t *testing.T, w *world) {
-		open := false
-		w.fake.answer = func(s send) reply {
-			if open || s.key == "warm-up" {
+// After a hold one row goes first: what stays full is not asked for each row.
+func TestWhatStaysFullIsAskedWithOneRowAtATime(t *testing.T) {
+	for _, code := range []string{orbit.CodeQueueFull, orbit.CodeApplicationFull} {
+		t.Run(code, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bubble) {
+				_, stop := b.start(relay.Config{Hook: &b.hook, Lease: time.Hour})
+				defer stop()
+				b.untilDelivered(b.enqueueKeys("warm-up")[0])
+				b.fake.set(func(f *orbitFake) { f.answer = func(send) reply { return reply{status: 429, code: code} } })
+				keys := make([]string, 1000)
+				for i := range keys {
+					keys[i] = fmt.Sprintf("k%d", i)
+				}
+				b.enqueueKeys(keys...)
+				b.hook.Notify()
+				time.Sleep(10 * time.Minute)
+				b.fake.mu.Lock()
+				all, trials := len(b.fake.sends), 0
+				for _, s := range b.fake.sends {
+					if s.batch == 1 {
+						trials++
+					}
+				}
+				b.fake.answer = nil
+				b.fake.mu.Unlock()
+				// Four batches were under way when the first was answered.
+				if trials < 10 || all-trials > 400 {
+					t.Errorf("%d rows were sent into what was full, %d of them alone", all, trials)
+				}
+				for range 10_000 {
+					if b.count(outbox.Delivered) == 1001 {
+						return
+					}
+					time.Sleep(time.Second)
+				}
+				t.Errorf("%d rows are delivered, want 1001", b.count(outbox.Delivered))
+			})
+		})
+	}
+}
+
+// A request that times out while others are answered says nothing about the target.
+func TestASlowRowDoesNotCloseTheTargetForOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		r, stop := b.start(relay.Config{Hook: &b.hook})
+		defer stop()
+		b.untilDelivered(b.enqueueKeys("warm-up")[0])
+		b.fake.set(func(f *orbitFake) {
+			f.answer = func(s send) reply {
+				if s.key == "slow" {
+					return reply{delay: 20 * time.Second}
+				}
 				return reply{}
 			}
-			return reply{status: 429, code: orbit.CodeQueueFull}
-		}
-		keys := make([]string, 1000)
-		for i := range keys {
-			keys[i] = fmt.Sprintf("k%d", i)
-		}
-		other := message("warm-up")
-		other.Request.QueueID = queueB
-		w.enqueue(other)
-		w.start(w.relay(quick()))
-		w.eventually("the target is open", func() bool { return w.count(outbox.Delivered) == 1 })
-		w.enqueueKeys(keys...)
-		w.hook.Notify()
-		sends := func() int {
-			w.fake.mu.Lock()
-			defer w.fake.mu.Unlock()
-			return len(w.fake.sends)
-		}
-		w.eventually("the queue was met", func() bool { return sends() > 100 })
-		w.eventually("several trials were made", func() bool {
-			w.fake.mu.Lock()
-			defer w.fake.mu.Unlock()
-			trials := 0
-			for _, s := range w.fake.sends {
-				if s.batch == 1 {
-					trials++
-				}
-			}
-			return trials > 5
 		})
-		if n := sends(); n > 900 {
-			t.Errorf("%d rows were sent into a full queue", n)
+		b.enqueueKeys("slow")
+		b.hook.Notify()
+		for i := range 300 {
+			time.Sleep(100 * time.Millisecond)
+			b.enqueueKeys(fmt.Sprintf("k%d", i))
+			b.hook.Notify()
 		}
-		w.fake.set(func(*orbitFake) { open = true })
-		w.eventually("all is delivered", func() bool { return w.count(outbox.Delivered) == 1001 })
+		if n := len(b.fake.sendsOf("slow")); n < 2 {
+			t.Fatalf("the slow row was sent %d times", n)
+		}
+		if s := r.Stats().Targets[0]; s.LastError != "" {
+			t.Errorf("target was closed: %+v", s)
+		}
+		time.Sleep(time.Second)
+		if n := b.count(outbox.Delivered); n != 301 {
+			t.Errorf("%d rows are delivered, want 301", n)
+		}
 	})
 }
 
@@ -190,8 +227,12 @@ func TestBatchesAreBoundedByBytes(t *testing.T) {
 		w.fake.checkIdentity(t, w.stored())
 		w.fake.mu.Lock()
 		defer w.fake.mu.Unlock()
-		if n := len(w.fake.sends); n != 20 {
-			t.Errorf("%d sends of 20 rows: a batch was refused", n)
+		largest := 0
+		for _, s := range w.fake.sends {
+			largest = max(largest, s.batch)
+		}
+		if n := len(w.fake.sends); n != 20 || largest < 2 {
+			t.Errorf("%d sends of 20 rows, at most %d of them together: a batch was refused", n, largest)
 		}
 	})
 }

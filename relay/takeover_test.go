@@ -161,17 +161,30 @@ func TestAfterATakeOverTheFirstBatchesAreSmallAndMarked(t *testing.T) {
 // OUT-013: what the dead leader has sent left no trace.
 func TestARefusalAfterATakeOverBlocks(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
-		old := w.enqueueKeys("old")[0]
+		first := w.enqueueKeys("first")[0]
+		keys := make([]string, 300) // enough for the batches to have grown
+		for i := range keys {
+			keys[i] = fmt.Sprintf("k%d", i)
+		}
+		w.enqueueKeys(keys...)
+		last := w.enqueueKeys("last")[0]
 		w.crash()
 		time.Sleep(2 * time.Millisecond) // SQLite's clock has such steps
-		w.fake.answer = func(send) reply { return reply{status: 400, code: orbit.CodeInvalidArgument} }
+		w.fake.answer = func(s send) reply {
+			if s.key[:1] == "k" {
+				return reply{}
+			}
+			return reply{status: 400, code: orbit.CodeInvalidArgument}
+		}
 		r := w.relay(quick())
 		w.start(r)
 		w.eventually("the relay leads", func() bool { return len(r.Stats().Shards) == 1 })
 		fresh := w.enqueueKeys("fresh")[0]
 		w.hook.Notify()
-		if row := w.untilState(old, outbox.Blocked); !row.Last.Unknown {
-			t.Error("the mark of an unknown send is missing")
+		for _, seq := range []int64{first, last} {
+			if row := w.untilState(seq, outbox.Blocked); !row.Last.Unknown {
+				t.Errorf("row %d lacks the mark of an unknown send", seq)
+			}
 		}
 		w.untilState(fresh, outbox.Rejected)
 	})

@@ -12,51 +12,39 @@ import (
 	"github.com/orbitkit/orbit/relay"
 )
 
-// seldom polls so rarely that a row which is sent soon was sent because of a wake-up.
-func seldom() relay.Config {
-	cfg := quick()
-	cfg.Poll = time.Hour
-	return cfg
-}
-
-// untilAsleep waits until polls have become rare.
-func (w *world) untilAsleep(r *relay.Relay) {
-	w.t.Helper()
-	w.eventually("the target is proved and the shard is led", func() bool {
-		s := r.Stats()
-		return len(s.Shards) == 1 && s.Targets[0].State != "paused"
-	})
-	time.Sleep(200 * time.Millisecond) // polls double from 20ms: the next one is far off, or the test proves less
-}
-
-func TestAHookInTheSameProcessWakesTheRelay(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
-		r := w.relay(seldom())
-		w.start(r)
-		w.untilAsleep(r)
-		for i := range 5 {
-			seq := w.enqueueKeys(fmt.Sprintf("k%d", i))[0]
-			w.hook.Notify()
-			w.untilState(seq, outbox.Delivered)
-		}
-	})
-}
-
-func TestANudgeFromAnotherProcessWakesTheRelay(t *testing.T) {
-	onSQLite(t, func(t *testing.T, w *world) {
-		r := w.relay(seldom())
-		w.start(r)
-		server := httptest.NewServer(r.Handler())
-		defer server.Close()
-		w.untilAsleep(r)
-		seq := w.enqueueKeys("subject")[0]
-		resp, err := http.Post(server.URL+"/nudge", "", nil)
-		if err != nil || resp.StatusCode != http.StatusNoContent {
-			t.Fatalf("nudge = %v, %v", resp, err)
-		}
-		resp.Body.Close()
-		w.untilState(seq, outbox.Delivered)
-	})
+// A relay that has slept for hours, with polls an hour apart, sends a row in the moment
+// in which it is woken.
+func TestAWakeUpSendsARowAtOnce(t *testing.T) {
+	wakes := map[string]func(b *bubble, r *relay.Relay){
+		"hook of the same process": func(b *bubble, _ *relay.Relay) { b.hook.Notify() },
+		"the relay's own method":   func(_ *bubble, r *relay.Relay) { r.Notify() },
+		"nudge of another process": func(b *bubble, r *relay.Relay) {
+			w := httptest.NewRecorder()
+			r.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/nudge", nil))
+			if w.Code != http.StatusNoContent {
+				b.t.Errorf("nudge = %d", w.Code)
+			}
+		},
+	}
+	for name, wake := range wakes {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bubble) {
+				r, stop := b.start(relay.Config{Poll: time.Hour, Lease: 24 * time.Hour, Hook: &b.hook})
+				defer stop()
+				b.untilDelivered(b.enqueueKeys("warm-up")[0])
+				time.Sleep(3 * time.Hour)
+				seq := b.enqueueKeys("subject")[0]
+				start := time.Now()
+				wake(b, r)
+				for b.row(seq).State != outbox.Delivered && time.Since(start) < time.Second {
+					time.Sleep(time.Millisecond)
+				}
+				if took := time.Since(start); took > 100*time.Millisecond {
+					t.Errorf("the row was sent after %v", took)
+				}
+			})
+		})
+	}
 }
 
 func TestTheHandlerTellsHealthAndStatus(t *testing.T) {
@@ -95,19 +83,16 @@ func TestWithoutAnyWakeUpPollingFindsTheRow(t *testing.T) {
 }
 
 func TestARowWithAnEarliestTimeIsSentThenWithoutAPoll(t *testing.T) {
-	everywhere(t, func(t *testing.T, w *world) {
-		now, err := w.db.Now(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+	inBubble(t, func(t *testing.T, b *bubble) {
+		_, stop := b.start(relay.Config{Poll: time.Hour, Lease: 24 * time.Hour, Hook: &b.hook})
+		defer stop()
 		m := message("subject")
-		m.NotBefore = time.UnixMicro(now).Add(700 * time.Millisecond)
-		seq := w.enqueue(m)[0]
-		r := w.relay(seldom())
-		w.start(r)
-		w.untilState(seq, outbox.Delivered)
-		if early := m.NotBefore.Sub(w.fake.sendsOf("subject")[0].at); early > 50*time.Millisecond {
-			t.Errorf("row was sent %v before its time", early)
+		m.NotBefore = time.Now().Add(10 * time.Minute)
+		seq := b.enqueue(m)[0]
+		b.hook.Notify()
+		b.untilDelivered(seq)
+		if late := b.fake.sendsOf("subject")[0].at.Sub(m.NotBefore); late < 0 || late > 100*time.Millisecond {
+			t.Errorf("the row was sent %v after its earliest time", late)
 		}
 	})
 }

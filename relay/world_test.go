@@ -248,6 +248,3 @@ func contextWithCancel(t *testing.T) (context.Context, context.CancelFunc) {
 	t.Cleanup(cancel)
 	return ctx, cancel
 }
-
-// sleepASecond lets time pass where a rate is counted.
-func sleepASecond() { time.Sleep(time.Second) }
