@@ -3,6 +3,7 @@ package relay_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -299,5 +300,33 @@ func TestAStopThatCannotSettleLeavesTheRestToTheLeaseAndSaysSo(t *testing.T) {
 			t.Errorf("%d sends, deduplicated %t, %d tasks", n, row.Deduplicated, w.fake.taskCount())
 		}
 		w.fake.checkIdentity(t, w.stored())
+	})
+}
+
+// A shard with an answer that is not written is not given back: the next leader has to
+// know that rows may have been sent.
+func TestAShardWithUnwrittenAnswersIsLeftToItsLease(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.enqueueKeys("subject")
+		fault := tap{fails: func(query string) bool { return strings.Contains(query, "SET state = 2") }}
+		cfg := quick()
+		cfg.StopTimeout = cfg.SendTimeout
+		r, err := relay.New(fault.open(t, w.db), []relay.Target{w.target()}, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := contextWithCancel(t)
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		w.eventually("the answer cannot be written", fault.fired.Load)
+		cancel()
+		if err := <-done; !errors.Is(err, relay.ErrLeftToLease) {
+			t.Errorf("Run = %v, want ErrLeftToLease", err)
+		}
+		w.exec("UPDATE orbit_outbox_lease SET expires_at = 1 WHERE expires_at > 0")
+		lease, err := w.store.Lead(t.Context(), 0, "next", time.Minute)
+		if err != nil || !lease.TookOver {
+			t.Errorf("the next leader's lease = %+v, %v, want one that took over", lease, err)
+		}
 	})
 }
