@@ -33,5 +33,7 @@
 //
 // Enqueue runs on the caller's own connection, whatever its isolation level, time zone
 // and flags: times are integers from the database's clock, and identities are bytes.
-// No credential is ever stored in a row.
+// It locks no row that a relay settles, with one exception: a repeat in a SERIALIZABLE
+// transaction of MySQL locks the first row until that transaction ends. No credential is
+// ever stored in a row.
 package outbox

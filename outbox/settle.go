@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
 	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
@@ -45,7 +44,7 @@ func (s *Store) Postpone(ctx context.Context, l Lease, seqs []int64, delay time.
 	return s.settle(ctx, l, "postpone rows", postponeRows, seqs, args)
 }
 
-// closeRows takes the state to write for rows without and with the mark of an unknown
+// closeRows takes the state to write for rows with and without the mark of an unknown
 // outcome. MySQL assigns from left to right, so the mark comes after what reads it.
 const closeRows = `
 SET state = CASE WHEN outcome_unknown = 1 THEN ? ELSE ? END, due_at = 0, settled_at = %s,
