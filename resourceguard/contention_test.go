@@ -48,7 +48,7 @@ func readsOld(t testing.TB, tx *sql.Tx) {
 // but one of them may be ended (1213). The row is there for good once any transaction
 // with the key has committed, a Raise for one.
 func TestContentionEndsInNoDeadlock(t *testing.T) {
-	const writers, rounds = 8, 10
+	const writers, rounds = 8, 6
 	onServers(t, func(t *testing.T, db *dbtest.DB) {
 		for _, c := range []struct {
 			name       string
