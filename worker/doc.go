@@ -34,16 +34,17 @@
 // A cancelled context cannot recall a request that has already left. Who writes to
 // a shared resource therefore hands the attempt's ConcurrencyToken to the resource,
 // which refuses outdated writes (package resourceguard), and uses OperationRoot as
-// the stable identity of the operation.
+// the stable identity of the operation. A process that gets no processor time cannot
+// renew: its handlers find their context cancelled when it runs again.
 //
 // # What a handler's answer means
 //
-//	return result, nil               SUCCEEDED
-//	return nil, worker.Failed(err)   FAILED, final: nothing happened, and a repeat would fail too
+//	return result, nil                SUCCEEDED
+//	return nil, worker.Failed(err)    FAILED, final: nothing happened, and a repeat would fail too
 //	return nil, worker.Retryable(err) FAILED, may be repeated: nothing happened
 //	return nil, worker.Cancelled(err) CANCELLED: stopped cleanly after a cancel request
-//	return nil, worker.Unknown(err)  UNKNOWN: there may be an effect
-//	return nil, err                  UNKNOWN, like a panic
+//	return nil, worker.Unknown(err)   UNKNOWN: there may be an effect
+//	return nil, err                   UNKNOWN, like a panic
 //
 // A plain error is UNKNOWN on purpose. A handler that gets an error from a network
 // call cannot know whether the other side has acted; reporting that as a failure
