@@ -270,6 +270,8 @@ func TestALostCommitAnswerIsResolved(t *testing.T) {
 		if commits, tasks := d.faults.Commits(), d.count("task"); commits != 1 || tasks != 3 {
 			t.Errorf("%d commits and %d tasks, want 1 and 3", commits, tasks)
 		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		if len(d.woken) != 2 {
 			t.Errorf("woken %v, want two lanes", d.woken)
 		}

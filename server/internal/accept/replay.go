@@ -28,8 +28,8 @@ func (c *Committer) replay(ctx context.Context, q sqldb.Querier, members []*memb
 	if err := readPayloads(ctx, q, records, members); err != nil {
 		return members, err
 	}
+	c.wake(ownLanes(records, members))
 	var left []*member
-	var lanes []int64
 	for _, m := range members {
 		r, found := records[m.digest]
 		switch {
@@ -40,15 +40,20 @@ func (c *Committer) replay(ctx context.Context, q sqldb.Querier, members []*memb
 		case !r.whole(m):
 			m.fail(fmt.Errorf("receipt of task %s is damaged", r.task))
 		default:
-			own := r.task == m.id
-			if own {
-				lanes = m.draft.appendLane(lanes)
-			}
-			m.settle(Outcome{Deduplicated: !own, Receipt: r.receipt})
+			m.settle(Outcome{Deduplicated: r.task != m.id, Receipt: r.receipt})
 		}
 	}
-	c.wake(lanes)
 	return left, nil
+}
+
+// ownLanes returns the lanes of the members that an earlier round has accepted.
+func ownLanes(records map[[32]byte]*record, members []*member) (lanes []int64) {
+	for _, m := range members {
+		if r, found := records[m.digest]; found && r.task == m.id {
+			lanes = m.draft.appendLane(lanes)
+		}
+	}
+	return lanes
 }
 
 // same reports whether the record is of the content that m carries.
