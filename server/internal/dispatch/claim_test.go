@@ -71,6 +71,27 @@ func TestClaimTakesTheLowestOrderValueOfAllLanesFirst(t *testing.T) { // REF-PRI
 	})
 }
 
+func TestClaimTakesTheBestOfAllLanesNotTheFirstOfEach(t *testing.T) { // REF-PRI-002
+	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
+		a, b := spec{Queue: w.NewQueue("a"), Delay: -time.Hour}, spec{Queue: w.NewQueue("b")}
+		want := []sqldb.ID{w.Submit(a), w.Submit(a)}
+		w.Submit(b)
+		got := claim(t, n, w.Taker(2, b.Lane(), a.Lane()), b.Lane(), a.Lane())
+		if len(got) != 2 || got[0].Task != want[0] || got[1].Task != want[1] {
+			t.Errorf("Claim = %+v, want the two old tasks of one lane", got)
+		}
+		// A limit that both lanes share goes to the better of them.
+		q := w.NewQueue("limited")
+		w.Exec("UPDATE queue SET max_concurrency = 1 WHERE id = ?", q)
+		later, sooner := spec{Queue: q, Handler: "x"}, spec{Queue: q, Handler: "y", Delay: -time.Hour}
+		w.Submit(later)
+		best := w.Submit(sooner)
+		if g := claimOne(t, n, w.Taker(2, later.Lane(), sooner.Lane()), later.Lane(), sooner.Lane()); g.Task != best {
+			t.Error("the limit went to the task that waits shorter")
+		}
+	})
+}
+
 func TestClaimGivesNoMoreThanTheTakersAsk(t *testing.T) {
 	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
 		q := w.NewQueue("q")
@@ -369,12 +390,14 @@ func TestTokensEndBeforeTheyWrap(t *testing.T) { // TEST-013, TEST-058, TOK-007,
 		if version, holder := w.Key(w.Namespace, "worn"); version != math.MaxUint64 || !holder.IsZero() {
 			t.Errorf("key has version %d and holder %v, want 2^64-1 and none", version, holder)
 		}
-		third, other := w.Submit(x), w.Submit(spec{Queue: q, Key: "new"})
+		w.SetKeyVersion(w.Namespace, "edge", last) // a claim would fit, its release would not
+		edge := spec{Queue: q, Key: "edge", Delay: -time.Hour}
+		third, fourth, other := w.Submit(x), w.Submit(edge), w.Submit(spec{Queue: q, Key: "new"})
 		w.Exec("UPDATE task SET dispatch_state = 1, dispatch_lane = lane WHERE state = 1") // as if nobody knew
 		if g := claimOne(t, n, taker, lane); g.Task != other {
 			t.Error("an exhausted key hid the task of another key")
 		}
-		for _, id := range []sqldb.ID{second, third} {
+		for _, id := range []sqldb.ID{second, third, fourth} {
 			if s := w.Task(id); s.State != "WAITING" || s.Attempts != 0 || s.Dispatch != task.DispatchKeyBlocked {
 				t.Errorf("task of an exhausted key = %+v, want it parked and not attempted", s)
 			}

@@ -308,6 +308,9 @@ func TestReturnPutsTheTaskBackInItsPlace(t *testing.T) { // AMB-034, STATE-006, 
 		if s := w.Task(first); s.State != "WAITING" || s.Attempts != 1 || s.Started != 0 || s.Event != task.EventReturned {
 			t.Errorf("task = %+v, want it waiting with an attempt that was not started", s)
 		}
+		if n := w.Int("SELECT unstarted_count FROM task WHERE id = ?", first); n != 1 {
+			t.Errorf("%d un-started claims are counted, want 1", n)
+		}
 		again := claimOne(t, n, taker, x.Lane())
 		if again.Task != first || again.Token != 3 || again.Epoch != 2 {
 			t.Errorf("next claim = %+v, want the same task first, with token 3", again)
@@ -445,6 +448,22 @@ func TestReleasePromotesTheBestParkedTaskOfEachLane(t *testing.T) {
 		slices.Sort(want)
 		if !slices.Equal(woken, want) {
 			t.Errorf("woken lanes = %v, want %v", woken, want)
+		}
+	})
+}
+
+func TestReleaseLeavesALaneAloneThatHasAReadyTask(t *testing.T) {
+	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
+		x := spec{Queue: w.NewQueue("q"), Key: "object"}
+		ref, _ := running(t, w, n, x)
+		parked, ready := w.Submit(x), w.Submit(x)
+		w.Exec("UPDATE task SET dispatch_state = 1, dispatch_lane = lane WHERE id = ?", ready) // a submit that saw the key free
+		finish(t, n, success(ref))
+		if got := w.Task(parked).Dispatch; got != task.DispatchKeyBlocked {
+			t.Errorf("parked task has dispatch state %d, want it parked behind the READY one", got)
+		}
+		if g := claimOne(t, n, w.Taker(5, x.Lane()), x.Lane()); g.Task != ready {
+			t.Error("the READY task was not claimed")
 		}
 	})
 }

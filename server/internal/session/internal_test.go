@@ -102,6 +102,9 @@ func TestClaimForAWorkerThatLeftIsHandedBack(t *testing.T) {
 		if err := hub.claim(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
+		if n := len(s.queue.assigns); n != 1 {
+			t.Errorf("%d assignments for 1 slot of credit", n) // the server never assigns more
+		}
 		hub.board.leave(s) // and goes before the other is sent
 		s.returnUnsent()
 		ctx, cancel := context.WithCancel(t.Context())
