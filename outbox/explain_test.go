@@ -242,16 +242,21 @@ func TestOwnTransactionsAreReadCommitted(t *testing.T) {
 			}
 			db.Write().SetMaxOpenConns(1)
 			mustExec(t, db, "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
-			var level string
+			other := db.Reopen(t)
+			const holds = "SELECT COUNT(*) FROM orbit_outbox_hold"
+			var before, after int
 			err = s.tx(t.Context(), func(tx *sql.Tx) error {
 				if err := s.checkLease(t.Context(), tx, Lease{}, ""); err != nil && !errors.Is(err, ErrLeaseLost) {
 					return err
 				}
-				return tx.QueryRowContext(t.Context(), `
-SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&level)
+				if err := tx.QueryRowContext(t.Context(), holds).Scan(&before); err != nil {
+					return err
+				}
+				mustExec(t, other, "INSERT INTO orbit_outbox_hold (target, queue_id, operator, reason, created_at) VALUES ('a', '', '', '', 0)")
+				return tx.QueryRowContext(t.Context(), holds).Scan(&after)
 			})
-			if err != nil || level != "READ COMMITTED" {
-				t.Fatalf("isolation level of an own transaction is %q, %v; want READ COMMITTED", level, err)
+			if err != nil || before != 0 || after != 1 {
+				t.Fatalf("%d holds, then %d after another's commit, %v; want 0 and 1: every statement sees what is committed", before, after, err)
 			}
 		})
 	}
