@@ -249,7 +249,7 @@ func TestReconnectResumesBeforeItTakesMore(t *testing.T) {
 	if a != (wire.Attempt{AttemptID: id("7"), Epoch: 1}) {
 		t.Errorf("returned %+v, want the attempt that never arrived", a)
 	}
-	v.send(wire.TypeReturned, frame.ID, wire.Returned{AttemptID: a.AttemptID, Epoch: a.Epoch})
+	v.send(wire.TypeReturned, frame.ID, wire.Returned(a))
 	close(finish)
 	v.finish()
 	v.finish()
@@ -517,7 +517,7 @@ func TestCapacityIsNeverExceeded(t *testing.T) {
 		if m.AttemptID != id(a) {
 			t.Errorf("returned %s, want %s", m.AttemptID, id(a))
 		}
-		v.send(wire.TypeReturned, frame.ID, wire.Returned{AttemptID: m.AttemptID, Epoch: m.Epoch})
+		v.send(wire.TypeReturned, frame.ID, wire.Returned(m))
 	}
 	finish <- struct{}{}
 	v.finish()
