@@ -131,15 +131,3 @@ func (p *pipe) cut() (batch, passed []*entry, left bool) {
 	p.entries = p.entries[n:]
 	return batch, passed, len(p.entries) > 0
 }
-
-// drain empties the pipe and returns what was in it.
-func (p *pipe) drain() []*entry {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	entries := p.entries
-	for _, e := range entries {
-		p.freeLocked(e.row.Size)
-	}
-	p.entries = nil
-	return entries
-}
