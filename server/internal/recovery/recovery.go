@@ -14,8 +14,12 @@ import (
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
-// batch is how many rows one transaction moves.
-const batch = 100
+const (
+	// batch is how many rows one transaction moves.
+	batch = 100
+	// heldByOthers is the wait when delayed tasks are due and others hold them.
+	heldByOthers = 20 * time.Millisecond
+)
 
 // Config tunes a Recovery. The zero value is ready to use.
 type Config struct {
@@ -96,16 +100,21 @@ func (r *Recovery) every(interval time.Duration, f func(context.Context) (int, e
 	}
 }
 
+// promoteDue looks for the next delayed task by a plain read, and begins a transaction
+// only when its time has come.
 func (r *Recovery) promoteDue(ctx context.Context) (time.Duration, error) {
+	next, err := r.nextDue(ctx)
+	if err != nil || next > 0 {
+		return min(next, r.cfg.Interval), err
+	}
 	n, err := r.PromoteDelayed(ctx)
 	switch {
 	case err != nil:
 		return r.cfg.Interval, err
-	case n >= batch:
-		return 0, nil
+	case n == 0:
+		return heldByOthers, nil
 	}
-	next, err := r.nextDue(ctx)
-	return min(next, r.cfg.Interval), err
+	return 0, nil
 }
 
 func (r *Recovery) sweepStranded(ctx context.Context) (time.Duration, error) {

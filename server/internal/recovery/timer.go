@@ -168,7 +168,8 @@ WHERE dispatch_lane = 0
 ORDER BY order_value
 LIMIT 1`
 
-// nextDue returns how long the next delayed task has to wait, an hour if there is none.
+// nextDue returns how long the next delayed task has to wait, zero or less if it is due,
+// an hour if there is none.
 func (r *Recovery) nextDue(ctx context.Context) (time.Duration, error) {
 	var micros int64
 	err := r.db.Read().QueryRowContext(ctx, fmt.Sprintf(selectNextDue, r.db.Dialect().Clock)).Scan(&micros)
@@ -178,6 +179,5 @@ func (r *Recovery) nextDue(ctx context.Context) (time.Duration, error) {
 	case err != nil:
 		return time.Hour, fmt.Errorf("read next delayed task: %w", err)
 	}
-	// At least a little: a task that others hold or that cannot be moved is no reason to spin.
-	return max(time.Duration(micros)*time.Microsecond, 10*time.Millisecond), nil
+	return time.Duration(micros) * time.Microsecond, nil
 }

@@ -14,7 +14,7 @@ import (
 const (
 	// claimTimeout bounds one claim. It is not ended by a stop of the node: what it took
 	// has to be handed over or back.
-	claimTimeout = 20 * time.Second
+	claimTimeout = 10 * time.Second
 	longestRest  = 5 * time.Second // after failures of the database
 )
 

@@ -18,6 +18,7 @@ import (
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
+	"github.com/orbitkit/orbit/internal/wire/wiretest"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server/internal/auth"
 	"github.com/orbitkit/orbit/server/internal/dispatch/dispatchtest"
@@ -158,7 +159,7 @@ func (c *client) hear() (wire.Envelope, error) {
 	_, text, err := c.ws.ReadMessage()
 	var e wire.Envelope
 	if err == nil {
-		err = json.Unmarshal(text, &e)
+		err = errors.Join(wiretest.Check(wiretest.Server, text), json.Unmarshal(text, &e))
 	}
 	return e, err
 }
