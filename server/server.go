@@ -80,7 +80,7 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	}
 	s.log = s.log.With("node_id", s.hub.Node())
 	s.recovery = recovery.New(db, recovery.Config{Wake: s.hub.Wake, Log: s.log})
-	s.committer = accept.New(db, accept.Config{Wake: func(lanes []int64) {
+	s.committer = accept.New(db, accept.Config{Log: s.log, Wake: func(lanes []int64) {
 		s.hub.Wake(lanes)
 		s.recovery.Wake(lanes)
 	}})

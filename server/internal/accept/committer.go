@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +20,10 @@ const (
 	maxBytes   = 4 << 20
 )
 
+// maxWaiting bounds what waits for its transaction, in bytes, those included whose sender
+// has gone.
+const maxWaiting = 128 << 20
+
 // Config tunes a Committer. The zero value is ready to use.
 type Config struct {
 	// Wake is called after a commit, on the committer's goroutine, with the lanes that
@@ -26,6 +33,8 @@ type Config struct {
 	// Timeout bounds how long the members of one transaction wait for the database
 	// before their acceptance is reported as unknown. Default 20s.
 	Timeout time.Duration
+	// Log gets what is swallowed. Default: nothing is logged.
+	Log *slog.Logger
 }
 
 // A Committer accepts the submits of one node. Submit works while Run does.
@@ -37,6 +46,7 @@ type Committer struct {
 	nudge   chan struct{}
 	mu      sync.Mutex
 	waiting []*member // in order of arrival
+	bytes   int       // of them
 	stopped bool
 }
 
@@ -47,6 +57,9 @@ func New(db *sqldb.DB, cfg Config) *Committer {
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 20 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Committer{db: db, cfg: cfg, keys: newKeyBook(db), nudge: make(chan struct{}, 1)}
 }
@@ -66,14 +79,17 @@ type member struct {
 	digest [32]byte // of its identity
 	group  *group
 	index  int
+	over   bool  // it has its outcome
 	draft  draft // made anew by each run of the transaction
 }
 
-// size is about how many bytes of statement the member costs.
-func (m *member) size() int { return len(m.Submission.Request.Payload) + 4096 }
+// size is at most how many bytes of statement the member costs: each byte of the payload
+// may have to be escaped.
+func (m *member) size() int { return 2*len(m.Submission.Request.Payload) + 4096 }
 
 // settle gives the member its outcome. The last one of a group releases the caller.
 func (m *member) settle(o Outcome) {
+	m.over = true
 	m.group.outcomes[m.index] = o
 	if m.group.left.Add(-1) == 0 {
 		close(m.group.done)
@@ -94,8 +110,8 @@ func (c *Committer) Submit(ctx context.Context, items []Item) []Outcome {
 	if len(items) == 0 {
 		return nil
 	}
-	if !c.enqueue(g, items) {
-		return unavailable(len(items), errors.New("the server is stopping"))
+	if err := c.enqueue(g, items); err != nil {
+		return unavailable(len(items), err)
 	}
 	select {
 	case <-g.done:
@@ -113,25 +129,37 @@ func unavailable(n int, cause error) []Outcome {
 	return outcomes
 }
 
-func (c *Committer) enqueue(g *group, items []Item) bool {
+var (
+	errStopped  = errors.New("the server is stopping")
+	errTooMuch  = errors.New("too much waits to be accepted")
+	errPanicked = errors.New("acceptance panicked")
+)
+
+func (c *Committer) enqueue(g *group, items []Item) error {
 	members := make([]*member, len(items))
+	bytes := 0
 	for i, item := range items {
 		members[i] = &member{Item: item, digest: identity(item.Namespace, item.Key), group: g, index: i}
+		bytes += members[i].size()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopped {
-		return false
+	switch {
+	case c.stopped:
+		return errStopped
+	case c.bytes+bytes > maxWaiting:
+		return errTooMuch
 	}
 	for _, m := range members {
 		m.id = sqldb.NewID() // under the lock: ids ascend in order of arrival
 	}
 	c.waiting = append(c.waiting, members...)
+	c.bytes += bytes
 	select {
 	case c.nudge <- struct{}{}:
 	default:
 	}
-	return true
+	return nil
 }
 
 // Run commits until ctx is canceled, then finishes what waits and returns nil. It is
@@ -177,12 +205,14 @@ func (c *Committer) take() (batch []*member) {
 		switch {
 		case m.group.ctx.Err() != nil:
 			m.fail(m.group.ctx.Err())
+			c.bytes -= m.size()
 		case full || identities[m.digest]:
 			behind = append(behind, m)
 			identities[m.digest] = true // nothing overtakes it
 		default:
 			batch = append(batch, m)
 			bytes += m.size()
+			c.bytes -= m.size()
 			identities[m.digest] = true
 		}
 	}
@@ -195,13 +225,11 @@ func (c *Committer) take() (batch []*member) {
 func (c *Committer) commit(ctx context.Context, batch []*member) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	left, err := c.accept(ctx, batch)
-	if len(left) > 1 && c.refused(err) {
+	left, err := c.guarded(ctx, batch)
+	if len(left) > 1 && c.poisoned(err) {
 		// One of them breaks the transaction. The others must not suffer for it.
 		for _, m := range left {
-			if _, err := c.accept(ctx, []*member{m}); err != nil {
-				m.fail(err)
-			}
+			c.commitAlone(ctx, m)
 		}
 		return
 	}
@@ -210,11 +238,32 @@ func (c *Committer) commit(ctx context.Context, batch []*member) {
 	}
 }
 
-// refused reports whether err is the engine's word on the statements themselves. A
-// broken connection or an overloaded database is no reason to try a hundred times.
-func (c *Committer) refused(err error) bool {
+func (c *Committer) commitAlone(ctx context.Context, m *member) {
+	if left, err := c.guarded(ctx, []*member{m}); len(left) > 0 {
+		m.fail(err)
+	}
+}
+
+// poisoned reports whether err may be due to one member: it is the engine's word on the
+// statements themselves, or a panic. A broken connection or an overloaded database is no
+// reason to try a hundred times.
+func (c *Committer) poisoned(err error) bool {
 	d := c.db.Dialect()
-	return d.Refused(err) && !d.Transient(err)
+	return errors.Is(err, errPanicked) || d.Refused(err) && !d.Transient(err)
+}
+
+// guarded is accept, but for a panic: a member that causes one, and is sent again and
+// again, must not take the node down.
+func (c *Committer) guarded(ctx context.Context, members []*member) (left []*member, err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		c.cfg.Log.ErrorContext(ctx, "acceptance panicked", "cause", fmt.Sprintf("%T", v), "stack", string(debug.Stack()))
+		left, err = slices.DeleteFunc(members, func(m *member) bool { return m.over }), errPanicked
+	}()
+	return c.accept(ctx, members)
 }
 
 // maxRounds bounds how often a transaction is begun anew because it met an identity that

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,7 +171,7 @@ func TestTransactionsAreBounded(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, d *desk) {
 		for name, c := range map[string]struct{ items, size, commits int }{
 			"by members": {201, 1, 1 + 3},
-			"by bytes":   {40, 250 << 10, 1 + 3},
+			"by bytes":   {20, 250 << 10, 1 + 3},
 		} {
 			t.Run(name, func(t *testing.T) {
 				d.t = t
@@ -216,6 +217,55 @@ func TestAPoisonedMemberFailsAlone(t *testing.T) {
 			t.Errorf("%d tasks and %d identities, want 3 and 3", tasks, identities)
 		}
 	})
+}
+
+// A panic takes neither the node down nor an answer away: what was committed before it is
+// found and answered.
+func TestAPanicTakesNoAnswerAway(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, d *desk) {
+		var panicked atomic.Bool
+		d.cfg.Wake = func([]int64) {
+			if panicked.CompareAndSwap(false, true) {
+				panic("canary")
+			}
+		}
+		wantAccepted(t, d.Submit(t.Context(), []Item{d.item("a", "h", 1), d.item("b", "h", 2)}))
+		if !panicked.Load() {
+			t.Fatal("nothing panicked")
+		}
+		wantAccepted(t, d.Submit(t.Context(), []Item{d.item("c", "h", 3)}))
+		if got := d.count("task"); got != 3 {
+			t.Errorf("%d tasks, want 3", got)
+		}
+	})
+}
+
+// What waits is bounded, and what is over the bound is refused before it takes memory.
+func TestWaitingIsBounded(t *testing.T) {
+	d := newDesk(t, dbtest.Open(t, dbtest.SQLite, migrations.Server))
+	first, open := d.holdFirstCommit()
+	defer open()
+	large := d.item("large", "h", string(bytes.Repeat([]byte("p"), 250<<10)))
+	fit := maxWaiting / (&member{Item: large}).size()
+	items := make([]Item, fit)
+	for i := range items {
+		items[i] = large
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	given := make(chan []Outcome, 1)
+	go func() { given <- d.Submit(ctx, items) }()
+	d.until("they wait", func() bool { return d.waitingItems() == fit })
+	if o := d.Submit(t.Context(), []Item{large})[0]; !errors.Is(o.Err, errTooMuch) || !errors.Is(o.Err, ErrUnavailable) {
+		t.Errorf("one too many: %v", o.Err)
+	}
+	cancel()
+	<-given
+	open()
+	<-first
+	wantAccepted(t, d.Submit(t.Context(), []Item{large}))
+	if d.bytes != 0 {
+		t.Errorf("%d bytes are counted as waiting, want 0", d.bytes)
+	}
 }
 
 // poison makes the database refuse rows of table with the handler "poison", or any row if
