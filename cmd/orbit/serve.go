@@ -68,10 +68,16 @@ func (s *settings) listen(addr string, log *slog.Logger) (net.Listener, error) {
 	if config != nil {
 		return tls.NewListener(listener, config), nil
 	}
-	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-		log.Warn("tokens travel in plain text: give --tls-cert and --tls-key, or let a proxy do TLS", "addr", tcp.String())
+	if exposed(listener.Addr()) {
+		log.Warn("tokens travel in plain text: give --tls-cert and --tls-key, or let a proxy do TLS", "addr", listener.Addr().String())
 	}
 	return listener, nil
+}
+
+// exposed reports whether others than this machine can reach addr.
+func exposed(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && !tcp.IP.IsLoopback()
 }
 
 // tls returns nil without a certificate. HTTP/2 is not offered: workers' WebSockets need
