@@ -35,12 +35,14 @@ func Verify(ctx context.Context, db *sqldb.DB) ([]string, error) {
 			return nil, fmt.Errorf("verify %s: %w", inv.name, err)
 		}
 	}
-	more, err := verifyLanes(ctx, tx)
-	found = append(found, more...)
-	if err == nil {
-		more, err = verifyKeys(ctx, tx, db.Dialect())
+	for _, verify := range []func(context.Context, sqldb.Querier, *sqldb.Dialect) ([]string, error){verifyLanes, verifyKeys, verifyParked} {
+		more, err := verify(ctx, tx, db.Dialect())
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
 	}
-	return append(found, more...), err
+	return found, nil
 }
 
 // snapshot makes all reads of the transaction see one state. SQLite's do anyway.
@@ -135,7 +137,7 @@ WHERE state = 1`
 
 // verifyLanes holds the hashes of waiting tasks to what they are hashes of. A task in
 // the timer may have no lane yet.
-func verifyLanes(ctx context.Context, q sqldb.Querier) (found []string, err error) {
+func verifyLanes(ctx context.Context, q sqldb.Querier, _ *sqldb.Dialect) (found []string, err error) {
 	err = eachRow(ctx, q, selectWaiting, nil, func(scan func(...any) error) error {
 		var (
 			id, namespace, queue sqldb.ID
@@ -191,32 +193,40 @@ WHERE r.holder_task_id IS NULL
                                 WHERE o.concurrency_key_digest = r.digest AND o.dispatch_state = 1 AND o.lane = p.lane))`
 )
 
-// verifyKeys holds the permits of each key to its history: tokens grow, an attempt ends
-// before the next is claimed, and no parked task waits for a key that nobody holds.
-func verifyKeys(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect) (found []string, err error) {
-	type permit struct {
-		digest         []byte
-		token, version uint64
-		claimed        int64
-		ended          sql.NullInt64
+// A permit is an attempt of a keyed task, in the history of its key.
+type permit struct {
+	digest         []byte
+	token, version uint64
+	claimed        int64
+	ended          sql.NullInt64
+}
+
+// contradicts tells what is wrong with p after the permit before it, or "".
+func (p *permit) contradicts(last *permit) string {
+	same := string(p.digest) == string(last.digest)
+	switch {
+	case same && p.token <= last.token+1:
+		return fmt.Sprintf("tokens %d and %d of a key do not leave room for a release: %x", last.token, p.token, p.digest)
+	case same && (!last.ended.Valid || last.ended.Int64 > p.claimed):
+		return fmt.Sprintf("attempts with tokens %d and %d held a key at once: %x", last.token, p.token, p.digest)
+	case p.token > p.version || p.ended.Valid && p.token == p.version:
+		return fmt.Sprintf("token %d does not fit version %d of its key: %x", p.token, p.version, p.digest)
 	}
+	return ""
+}
+
+// verifyKeys holds the permits of each key to its history: tokens grow, and an attempt
+// ends before the next is claimed.
+func verifyKeys(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect) (found []string, err error) {
 	var last permit
 	err = eachRow(ctx, q, selectTokens, nil, func(scan func(...any) error) error {
 		var p permit
-		if err := scan(&p.digest, d.ScanUint64(&p.token), &p.claimed, &p.ended, d.ScanUint64(&p.version)); err != nil {
-			return err
-		}
-		same := string(p.digest) == string(last.digest)
-		switch {
-		case same && p.token <= last.token+1:
-			found = append(found, fmt.Sprintf("tokens %d and %d of a key do not leave room for a release: %x", last.token, p.token, p.digest))
-		case same && (!last.ended.Valid || last.ended.Int64 > p.claimed):
-			found = append(found, fmt.Sprintf("attempts with tokens %d and %d held a key at once: %x", last.token, p.token, p.digest))
-		case p.token > p.version || p.ended.Valid && p.token == p.version:
-			found = append(found, fmt.Sprintf("token %d does not fit version %d of its key: %x", p.token, p.version, p.digest))
+		err := scan(&p.digest, d.ScanUint64(&p.token), &p.claimed, &p.ended, d.ScanUint64(&p.version))
+		if fault := p.contradicts(&last); fault != "" && err == nil {
+			found = append(found, fault)
 		}
 		last = p
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("verify tokens: %w", err)
@@ -230,16 +240,20 @@ func verifyKeys(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect) (found [
 	if err != nil {
 		return nil, fmt.Errorf("verify tokens: %w", err)
 	}
+	return found[:min(len(found), maxViolations)], nil
+}
+
+// verifyParked finds keys that nobody holds, that could be given, and that have parked
+// tasks in a lane with no READY one.
+func verifyParked(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect) (found []string, err error) {
 	err = eachRow(ctx, q, selectStranded, nil, func(scan func(...any) error) error {
 		var k settle.Key
 		var digest []byte
-		if err := scan(&digest, d.ScanUint64(&k.Version)); err != nil {
-			return err
-		}
-		if !k.Exhausted() {
+		err := scan(&digest, d.ScanUint64(&k.Version))
+		if err == nil && !k.Exhausted() {
 			found = append(found, fmt.Sprintf("parked tasks wait for a key that nobody holds: %x", digest))
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("verify parked tasks: %w", err)

@@ -127,7 +127,7 @@ func open(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID, digests []Digest,
 	if s.keys, err = LockKeys(ctx, tx, digests, tx.Dialect().ForUpdate); err != nil {
 		return nil, err
 	}
-	if s.tasks, err = LockTasks(ctx, tx, tasks); err != nil {
+	if s.tasks, err = lockTasks(ctx, tx, tasks); err != nil {
 		return nil, err
 	}
 	for _, t := range s.tasks {

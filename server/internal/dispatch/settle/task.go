@@ -11,8 +11,8 @@ import (
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
-// MaxUnstarted is how many un-started claims in a row end a task (AMB-034).
-const MaxUnstarted = 100
+// maxUnstarted is how many un-started claims in a row end a task (AMB-034).
+const maxUnstarted = 100
 
 // A Task is what a transaction knows of a task that it has locked.
 type Task struct {
@@ -48,8 +48,8 @@ SELECT id, namespace_id, queue_id, handler, handler_version, state, revision, ep
 FROM task
 WHERE id IN `
 
-// LockTasks reads and locks tasks in the order of their ids. Missing ones are left out.
-func LockTasks(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (map[sqldb.ID]*Task, error) {
+// lockTasks reads and locks tasks in the order of their ids. Missing ones are left out.
+func lockTasks(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (map[sqldb.ID]*Task, error) {
 	ids = SortedIDs(ids)
 	if len(ids) == 0 {
 		return nil, nil
@@ -99,7 +99,7 @@ func (t *Task) facts(now int64) task.Facts {
 		Idempotent:   t.Idempotent,
 		AttemptsLeft: uint64(t.Started) < t.Retry.MaxAttempts,
 		TimeLeft:     t.retryAt(now) < t.DeadlineAt,
-		NeverStarts:  t.Unstarted+1 >= MaxUnstarted,
+		NeverStarts:  t.Unstarted+1 >= maxUnstarted,
 	}
 }
 

@@ -1,0 +1,86 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+	"github.com/orbitkit/orbit/server/internal/task"
+)
+
+// committed looks for what the claim wrote. One that gave nothing away may run again.
+func (c *claim) committed(ctx context.Context, q sqldb.Querier) (bool, error) {
+	if len(c.grants) == 0 {
+		return false, nil
+	}
+	var n int
+	err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM attempt WHERE id = ?", c.grants[0].Attempt).Scan(&n)
+	return n > 0, err
+}
+
+const parkTasks = `
+UPDATE task
+SET dispatch_state = 3, dispatch_lane = NULL
+WHERE id IN `
+
+const leaseTasks = `
+UPDATE task
+SET attempt_id = (SELECT a.id FROM attempt a WHERE a.task_id = task.id AND a.live = 1),
+    state = 2, revision = revision + 1, updated_at = ?, epoch = epoch + 1, attempt_count = attempt_count + 1,
+    dispatch_state = 0, dispatch_lane = NULL, expire_at = NULL
+WHERE id IN `
+
+// write makes everything true that was decided.
+func (c *claim) write(ctx context.Context) error {
+	if err := c.update(ctx, parkTasks, nil, c.parked); err != nil {
+		return fmt.Errorf("park tasks: %w", err)
+	}
+	if len(c.taken) == 0 {
+		return nil
+	}
+	attempts, tokens, events, tasks := c.rows()
+	if err := c.keys.Save(ctx, c.tx); err != nil {
+		return err
+	}
+	if err := settle.InsertAttempts(ctx, c.tx, attempts, tokens); err != nil {
+		return err
+	}
+	if err := c.update(ctx, leaseTasks, []any{c.now}, tasks); err != nil {
+		return fmt.Errorf("lease tasks: %w", err)
+	}
+	if err := task.InsertEvents(ctx, c.tx, events); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	return readPayloads(ctx, c.tx, c.grants)
+}
+
+func (c *claim) update(ctx context.Context, query string, args []any, ids []sqldb.ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := c.tx.ExecContext(ctx, query+sqldb.Placeholders(len(ids)), append(args, settle.IDArgs(ids)...)...)
+	return err
+}
+
+// rows makes what is inserted for the tasks given away, and the grants.
+func (c *claim) rows() (attempts []*settle.Attempt, tokens []uint64, events []task.Event, tasks []sqldb.ID) {
+	for _, x := range c.taken {
+		g, t := &x.grant, c.takers[x.grant.Taker]
+		g.LeaseUntil = min(c.now+c.d.lease, x.deadlineAt)
+		g.Lease, g.Deadline = left(g.LeaseUntil, c.now), left(x.deadlineAt, c.now)
+		attempts = append(attempts, &settle.Attempt{
+			ID: g.Attempt, Task: g.Task, Number: g.Number, Epoch: g.Epoch,
+			Namespace: g.Namespace, Application: x.application, Queue: g.Queue, Process: t.Process, Node: []byte(c.d.node),
+			State: task.AttemptLeased, LeaseUntil: g.LeaseUntil, LeaseMS: int64(c.d.Lease() / time.Millisecond), ClaimedAt: c.now,
+		})
+		tokens = append(tokens, g.Token)
+		events = append(events, task.Event{
+			Task: g.Task, Revision: x.revision + 1, Kind: task.EventClaimed, Attempt: g.Attempt, Credential: t.Credential, At: c.now,
+		})
+		tasks = append(tasks, g.Task)
+		c.grants = append(c.grants, *g)
+	}
+	return attempts, tokens, events, tasks
+}

@@ -1,0 +1,70 @@
+package dispatch
+
+import (
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+)
+
+// judge gives a candidate away, parks it, or leaves it where it is.
+func (c *claim) judge(l *laneClaim, x *candidate) {
+	if !x.claimable(c.now) || !x.fits(l.Lane, l.gate.namespace) {
+		return
+	}
+	var key *settle.Key
+	if x.keyed {
+		if key = c.keys[x.key]; key == nil || !c.sameKey(key, x) {
+			l.skipped = true
+			return
+		}
+		if !key.Free() || key.Exhausted() {
+			c.parked = append(c.parked, x.grant.Task)
+			return
+		}
+	}
+	taker := c.takerFor(x)
+	switch {
+	case taker < 0 || c.slots <= 0:
+		l.stop(LaneMore)
+	case !l.gate.take():
+		l.stop(LaneFull)
+	default:
+		c.give(x, taker, l.gate.application, key)
+	}
+}
+
+// sameKey compares the whole key: two keys with one digest are never taken for one
+// (KEY-015).
+func (c *claim) sameKey(key *settle.Key, x *candidate) bool {
+	if key.Namespace == x.grant.Namespace && string(key.Text) == x.grant.ConcurrencyKey {
+		return true
+	}
+	c.d.log.Error("row of a resource key does not fit its task", "task_id", x.grant.Task.String())
+	return false
+}
+
+// takerFor returns the taker with the most slots left that can take x, or -1.
+func (c *claim) takerFor(x *candidate) int {
+	best := -1
+	if x.size > c.bytes && len(c.taken) > 0 {
+		return best
+	}
+	for i := range c.takers {
+		t := &c.takers[i]
+		if t.slots > 0 && t.lanes[x.lane] && t.bytes >= x.size && (best < 0 || t.slots > c.takers[best].slots) {
+			best = i
+		}
+	}
+	return best
+}
+
+// give makes the attempt and its permit.
+func (c *claim) give(x *candidate, taker int, application sqldb.ID, key *settle.Key) {
+	g := &x.grant
+	g.Taker, g.Attempt = taker, sqldb.NewID()
+	if key != nil {
+		g.Token, _ = key.Take(g.Task, g.Epoch) // it is free and not exhausted
+	}
+	c.use(&c.takers[taker], x.size)
+	x.application = application
+	c.taken = append(c.taken, x)
+}
