@@ -85,7 +85,7 @@ func BenchmarkDrain(b *testing.B) {
 			var spent time.Duration
 			for b.Loop() {
 				b.StopTimer()
-				if _, err := db.Write().ExecContext(b.Context(), "UPDATE orbit_outbox SET state = 1, due_at = 1"); err != nil {
+				if _, err := db.Write().ExecContext(b.Context(), "UPDATE orbit_outbox SET state = 1, due_at = created_at"); err != nil {
 					b.Fatal(err)
 				}
 				r, err := relay.New(store, []relay.Target{{Name: "main", Client: client}}, relay.Config{})

@@ -19,7 +19,8 @@ type Left struct {
 // Drain sends what is due, settles it and returns. It waits for a shard whose leader
 // does not renew its lease, and leaves one that is led to its leader. What is left, and
 // why, is in the result; rows with an unknown outcome are due again later and count in
-// Stats. The error is nil, ctx's, the database's, or wraps ErrLeftToLease.
+// Stats. The error is nil, ctx's, the database's, or wraps ErrLeftToLease or
+// outbox.ErrLeaseLost.
 func (r *Relay) Drain(ctx context.Context) ([]Left, error) {
 	if !r.running.CompareAndSwap(false, true) {
 		return nil, errors.New("relay: is running already")

@@ -78,7 +78,7 @@ func TestEveryRequestMayFailOnce(t *testing.T) {
 					failed[s.key] = true
 					return reply{cut: true, accept: accept}
 				}
-				keys := make([]string, 30)
+				keys := make([]string, 10)
 				for i := range keys {
 					keys[i] = fmt.Sprintf("k%d", i)
 				}

@@ -163,7 +163,11 @@ func TestAPoisonRowStopsNoOther(t *testing.T) {
 	}
 	for name, poison := range poisons {
 		t.Run(name, func(t *testing.T) {
-			everywhere(t, func(t *testing.T, w *world) {
+			run := onSQLite
+			if name == "cut" {
+				run = everywhere
+			}
+			run(t, func(t *testing.T, w *world) {
 				met := false
 				w.fake.answer = func(s send) reply {
 					if s.key == "poison" {
@@ -233,6 +237,30 @@ func TestBatchesAreBoundedByBytes(t *testing.T) {
 		}
 		if n := len(w.fake.sends); n != 20 || largest < 2 {
 			t.Errorf("%d sends of 20 rows, at most %d of them together: a batch was refused", n, largest)
+		}
+	})
+}
+
+// Lanes are read in turn, and rows of many queues share requests and statements.
+func TestRowsOfManyQueuesShareBatches(t *testing.T) {
+	onSQLite(t, func(t *testing.T, w *world) {
+		const queues = 300
+		var messages []outbox.Message
+		for i := range 2 * queues {
+			m := message(fmt.Sprintf("k%d", i))
+			m.Request.QueueID = fmt.Sprintf("%032x", 1+i%queues)
+			messages = append(messages, m)
+		}
+		w.enqueue(messages...)
+		r := w.relay(quick())
+		if left, err := r.Drain(t.Context()); err != nil || len(left) > 0 {
+			t.Fatalf("Drain = %v, %v", left, err)
+		}
+		if n := w.count(outbox.Delivered); n != 2*queues {
+			t.Errorf("%d rows are delivered, want %d", n, 2*queues)
+		}
+		if n := r.Stats().Requests; n > 2*queues/100+5 {
+			t.Errorf("%d requests for %d rows", n, 2*queues)
 		}
 	})
 }

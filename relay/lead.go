@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,7 @@ type lead struct {
 	ledger *ledger
 	ramp   ramp
 	drain  bool          // end when nothing is left that can be sent now
-	space  chan struct{} // a pipe has room, or a row was settled
+	space  chan struct{} // a pipe has room, or nothing is in flight any more
 	rewind atomic.Bool   // rows were given back behind the reader
 
 	mu      sync.Mutex
@@ -121,7 +122,7 @@ func (l *lead) giveUp(hard context.Context, err error) error {
 		}
 	}
 	l.log.Error("shard left to its lease", "err", err)
-	return errors.Join(ErrLeftToLease, err)
+	return fmt.Errorf("%w: %w", ErrLeftToLease, err)
 }
 
 const (
@@ -250,5 +251,7 @@ func (l *lead) postponeFull(e *entry, a outbox.Answer, wait time.Duration) {
 // settled is called when rows are written.
 func (l *lead) settled(seqs []int64) {
 	l.flight.settle(seqs)
-	signal(l.space)
+	if n := l.flight.open(); n == 0 || n+len(seqs) >= maxOpen {
+		signal(l.space)
+	}
 }

@@ -14,7 +14,8 @@ const (
 	// place.
 	lookAgain = time.Second
 	// readRows is how many index entries one look at a lane reads.
-	readRows = 500
+	readRows  = 500
+	manyLanes = 32
 	// maxOpen bounds the rows between reader and ledger.
 	maxOpen = 8000
 )
@@ -27,7 +28,8 @@ type reader struct {
 	pipes      map[string]*pipe
 
 	lanes    []outbox.Lane
-	listed   time.Time // when lanes were listed
+	listed   time.Time // when lanes were listed; zero to list them again
+	restUnto time.Time // not to list them again before
 	heldAt   time.Time // when the operator's holds were read
 	rewound  time.Time // when every lane was begun anew
 	places   map[int64]outbox.Cursor
@@ -73,7 +75,7 @@ func (r *reader) run(stop, hard context.Context) {
 		case r.drain && r.drained():
 			return
 		case r.blocked:
-			r.waitForRoom()
+			r.waitForRoom(wake)
 		default:
 			r.wait(wake, min(idle, r.sleep))
 			idle = min(2*idle, r.cfg.Poll)
@@ -98,18 +100,41 @@ func (r *reader) wait(wake []<-chan struct{}, d time.Duration) {
 	case <-timer.C:
 	}
 	r.listed = time.Time{}
+	r.rest()
 }
 
-// waitForRoom sleeps until pipes and ledger may take more. Work is at hand, so it is not
-// woken for new work, but looks for other lanes now and then.
-func (r *reader) waitForRoom() {
+// rest keeps the list of many lanes, which costs a look-up for each, from being read
+// all the time.
+func (r *reader) rest() {
+	if d := time.Until(r.restUnto); d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-r.stop.Done():
+		case <-timer.C:
+		}
+	}
+}
+
+// waitForRoom sleeps until pipes and ledger may take more. Work is at hand, so new work
+// only wakes it when some time has passed: it may be in another lane.
+func (r *reader) waitForRoom(wake []<-chan struct{}) {
 	timer := time.NewTimer(lookAgain / 5)
 	defer timer.Stop()
 	select {
 	case <-r.stop.Done():
+		return
 	case <-r.space:
+		return
 	case <-timer.C:
+	}
+	timer.Reset(lookAgain)
+	select {
+	case <-r.stop.Done():
+	case <-r.space:
+	case <-wake[0]:
 		r.listed = time.Time{}
+	case <-timer.C:
 	}
 }
 
@@ -142,6 +167,9 @@ func (r *reader) list(ctx context.Context) error {
 		return err
 	}
 	r.lanes, r.listed = lanes, now
+	if len(lanes) > manyLanes {
+		r.restUnto = time.Now().Add(4 * time.Since(now))
+	}
 	if r.rewind.Swap(false) || now.Sub(r.rewound) >= lookAgain {
 		clear(r.places)
 		r.rewound = now

@@ -158,7 +158,7 @@ type election struct {
 	led   map[int]bool
 	sleep time.Duration
 	down  outage
-	errs  []error
+	left  []int // shards whose end was not in order
 }
 
 // ended tells how a lead ended.
@@ -198,7 +198,10 @@ func (e *election) run(ctx context.Context) error {
 		e.note(<-e.ended)
 	}
 	e.leads.Wait()
-	return errors.Join(e.errs...)
+	if len(e.left) > 0 {
+		return fmt.Errorf("%w: shards %v", ErrLeftToLease, e.left)
+	}
+	return nil
 }
 
 // wait sleeps until there may be a shard to lead. New rows may be in a new one; looks
@@ -206,28 +209,30 @@ func (e *election) run(ctx context.Context) error {
 func (e *election) wait(ctx context.Context, rows <-chan struct{}) {
 	timer := time.NewTimer(max(e.sleep, minPoll))
 	defer timer.Stop()
-	apart := time.NewTimer(minPoll * 5)
+	apart := time.NewTimer(standBy)
 	defer apart.Stop()
-	select {
-	case <-ctx.Done():
-		return
-	case <-apart.C:
-	case <-timer.C:
-		return
-	}
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-rows:
-	case end := <-e.ended:
-		e.note(end)
+	var wake <-chan struct{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-wake:
+			return
+		case end := <-e.ended:
+			e.note(end)
+			return
+		case <-apart.C:
+			wake = rows
+		}
 	}
 }
 
 func (e *election) note(end ended) {
 	delete(e.led, end.shard)
 	if errors.Is(end.err, ErrLeftToLease) {
-		e.errs = append(e.errs, fmt.Errorf("shard %d: %w", end.shard, end.err))
+		e.left = append(e.left, end.shard)
 	}
 }
 

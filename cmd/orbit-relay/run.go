@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -46,7 +47,7 @@ func relayUntilStopped(ctx context.Context, env environment, s *settings, addres
 	}
 	var parts run.Group
 	if address != "" {
-		if err := addNudges(&parts, address, r); err != nil {
+		if err := addNudges(&parts, address, r, s.cfg.Logger); err != nil {
 			return usageError{err}
 		}
 	}
@@ -57,7 +58,7 @@ func relayUntilStopped(ctx context.Context, env environment, s *settings, addres
 }
 
 // addNudges listens at once, so that an address in use is found before anything is sent.
-func addNudges(parts *run.Group, address string, r *relay.Relay) error {
+func addNudges(parts *run.Group, address string, r *relay.Relay, log *slog.Logger) error {
 	if err := checkLoopback(address); err != nil {
 		return fmt.Errorf("--nudge-address: %w", err)
 	}
@@ -65,6 +66,7 @@ func addNudges(parts *run.Group, address string, r *relay.Relay) error {
 	if err != nil {
 		return fmt.Errorf("--nudge-address: %w", err)
 	}
+	log.Info("serving nudges, health and status", "address", listener.Addr().String())
 	const patience = 5 * time.Second
 	server := &http.Server{Handler: r.Handler(), ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10}
 	parts.Add(func() error {
