@@ -65,6 +65,7 @@ func TestEnqueueRefusesBadMessagesBeforeAnyStatement(t *testing.T) {
 		{"not before the year 2000", func(m *outbox.Message) { m.NotBefore = year1 }, "not_before", "2000"},
 		{"not after the year 1999", func(m *outbox.Message) { m.NotAfter = year1 }, "not_after", "2000"},
 		{"never", func(m *outbox.Message) { m.NotBefore, m.NotAfter = now, now }, "not_after", "later than not_before"},
+		{"in the past", func(m *outbox.Message) { m.NotAfter = time.Now().Add(-time.Hour) }, "not_after", "passed"},
 		{"queue", func(m *outbox.Message) { m.Request.QueueID = "Q" }, "queue_id", "hexadecimal"},
 		{"handler", func(m *outbox.Message) { m.Request.Handler = "" }, "handler", "1 to 128"},
 		{"no payload", func(m *outbox.Message) { m.Request.Payload = nil }, "payload", "required"},

@@ -11,6 +11,10 @@ import (
 // MaxTarget is the longest target name, in bytes.
 const MaxTarget = 64
 
+// clockTolerance is how far this process's clock may be ahead of the database's, which
+// judges NotAfter in the end.
+const clockTolerance = time.Minute
+
 // A Message is a submit request to be frozen: what the business has decided and the
 // platform must be told, once.
 type Message struct {
@@ -26,10 +30,12 @@ type Message struct {
 	// accepted fails the business transaction. Its time limit runs from acceptance
 	// by the platform, not from the business commit.
 	Request orbit.SubmitTaskRequest
-	// NotBefore is the earliest send; zero means at once.
+	// NotBefore is the earliest send; zero means at once. Like NotAfter it is no part of
+	// the content: a repeat with other times finds the first row and leaves its times.
 	NotBefore time.Time
 	// NotAfter is the latest send; zero means none. When it passes, the row is
-	// blocked for an operator, since an earlier send may have been accepted.
+	// blocked for an operator, since an earlier send may have been accepted. A time
+	// that has passed already is refused.
 	NotAfter time.Time
 	// Traceparent is the W3C trace context to be sent along; empty means none. It is
 	// no part of the content.
@@ -92,6 +98,9 @@ func (m *Message) checkTimes() error {
 	}
 	if !m.NotAfter.IsZero() && !m.NotBefore.IsZero() && !m.NotAfter.After(m.NotBefore) {
 		return &orbit.InvalidArgumentError{Field: "not_after", Rule: "must be later than not_before"}
+	}
+	if !m.NotAfter.IsZero() && time.Since(m.NotAfter) > clockTolerance {
+		return &orbit.InvalidArgumentError{Field: "not_after", Rule: "must not have passed"}
 	}
 	return nil
 }

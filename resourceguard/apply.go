@@ -46,7 +46,8 @@ type WriteFunc func(ctx context.Context, tx Tx) (receipt []byte, err error)
 //
 // A repeat of an operation with the same content runs nothing and returns the recorded
 // receipt. [ErrStale], [ErrTokenCollision] and [ErrOperationConflict] refuse the write
-// and leave tx as it was. After any other error, that of fn included, nothing may be
+// and leave tx as it was, as do [ErrInvalid], [ErrNotAuthorised] and [ErrNoTransaction],
+// which come before any I/O. After any other error, that of fn included, nothing may be
 // committed: Apply rolls tx back itself if it has a Rollback method, so that no
 // operation can be recorded without its effect. Only with [Config].KeepRaise and
 // [ErrRefused] is there something to commit.

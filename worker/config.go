@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 )
@@ -10,6 +11,9 @@ import (
 // A HandlerFunc runs one attempt and returns its result, a JSON value of at most
 // 256 KiB, or nil for none. What an error means is told in the package comment;
 // with an error the result is dropped.
+//
+// The text of an error, and the value of a panic, is stored with the attempt and shown
+// to everyone who may read the task.
 //
 // The context ends when the right to execute ends, when a cancel is requested, at
 // the attempt's timeout and when a drain takes too long; [context.Cause] tells
@@ -61,10 +65,21 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnError == nil {
 		log := c.Log
-		c.OnError = func(err error) { log.Error("worker error", "err", err) }
+		c.OnError = func(err error) { logError(log, err) }
 	}
 	c.Network = c.Network.withDefaults()
 	return c
+}
+
+// logError is the default of OnError. Of a panic it logs the stack too, which goes
+// nowhere else.
+func logError(log *slog.Logger, err error) {
+	var panicked *PanicError
+	if errors.As(err, &panicked) {
+		log.Error("worker error", "err", err, "stack", string(panicked.Stack))
+		return
+	}
+	log.Error("worker error", "err", err)
 }
 
 func defaultTo[T int | time.Duration](field *T, value T) {

@@ -18,8 +18,12 @@ var errServerDrains = errors.New("worker: the server node drains")
 // server that answers does not take the registration.
 func (w *Worker) connect(ctx context.Context) error {
 	pause := newPause(w.cfg.MinReconnect, w.cfg.MaxReconnect)
+	var alone time.Time // since when there is no connection
 	for {
 		lived, err := w.session(ctx)
+		if lived > 0 {
+			alone = time.Now()
+		}
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -29,8 +33,8 @@ func (w *Worker) connect(ctx context.Context) error {
 		if !errors.Is(err, errServerDrains) {
 			w.report(err)
 		}
-		wait := max(pause.after(err, lived, w.hurry()), w.restLeft())
-		w.log.Info("worker is not connected", "err", err, "retry_in", wait)
+		wait := max(pause.after(err, lived, w.hurry(alone)), w.restLeft())
+		w.log.Info("worker is not connected", "retry_in", wait) // why, OnError was told
 		sleep(ctx, wait)
 		if ctx.Err() != nil {
 			return nil
@@ -66,11 +70,12 @@ func (w *Worker) accepted(s Session) {
 }
 
 // hurry is how long a wait may be without costing what is held its lease: a third,
-// as for renewals. Without anything held it is without bound.
-func (w *Worker) hurry() time.Duration {
+// as for renewals. It is without bound if nothing is held, or if the worker has been
+// alone for so long that every lease has ended.
+func (w *Worker) hurry(alone time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.wanted == 0 {
+	if w.wanted == 0 || time.Since(alone) > w.lease {
 		return math.MaxInt64
 	}
 	return w.lease / 3
