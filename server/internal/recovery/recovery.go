@@ -121,13 +121,21 @@ func (r *Recovery) sweepStranded(ctx context.Context) (time.Duration, error) {
 	return r.cfg.StrandedInterval, r.PromoteStranded(ctx)
 }
 
-// loop runs steps until ctx is canceled.
+// loop runs steps until ctx is canceled. A failure that lasts is logged when it begins
+// and when it has ended, not at every try.
 func (r *Recovery) loop(ctx context.Context, what string, nudge <-chan struct{}, next step) {
+	failing := false
 	for ctx.Err() == nil {
 		wait, err := next(ctx)
-		if err != nil && ctx.Err() == nil {
-			r.cfg.Log.ErrorContext(ctx, "recovery failed", "step", what, "err", err)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing:
+			r.cfg.Log.ErrorContext(ctx, "recovery fails", "step", what, "err", err)
+		case err == nil && failing:
+			r.cfg.Log.InfoContext(ctx, "recovery works again", "step", what)
 		}
+		failing = err != nil
 		if wait > 0 {
 			pause(ctx, wait, nudge)
 		}
