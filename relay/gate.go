@@ -29,7 +29,7 @@ type gate struct {
 	target  Target
 	cfg     Config
 	log     *slog.Logger
-	changed func()        // called when the gate lets more through
+	changed func()        // called when the gate may let more through; must not block
 	kick    chan struct{} // wakes the prober
 
 	mu        sync.Mutex
@@ -190,7 +190,12 @@ func (g *gate) holdLocked(t ticket, asked time.Duration, why string) {
 func (g *gate) unreachable(t ticket, asked time.Duration, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if t.round != g.round || g.answers > t.answers {
+	if t.round != g.round {
+		return
+	}
+	if g.answers > t.answers {
+		g.trialEnds = time.Time{} // another row may try
+		g.changed()
 		return
 	}
 	g.closeLocked(gatePaused, asked, why)
@@ -251,6 +256,7 @@ func (g *gate) stranger(t ticket, seq int64, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.trialEnds = time.Time{}
+	defer g.changed() // another row may try
 	g.strangers[seq] = struct{}{}
 	if t.round == g.round && len(g.strangers) >= tooMany {
 		clear(g.strangers)
