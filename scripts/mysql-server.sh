@@ -54,7 +54,8 @@ choose_source() {
   # Debian ships MySQL in its unstable release only: read that, beside the machine's lists.
   mirror=$(apt-get indextargets --format '$(SITE)' 2>/dev/null | grep '/debian/*$' | head -n 1) || true
   package=mysql-server-core
-  echo "deb [signed-by=$keys] ${mirror:-http://deb.debian.org/debian} sid main" >"$work/source.list"
+  [[ -n $mirror ]] || give_up "apt has no Debian mirror among its sources"
+  echo "deb [signed-by=$keys] $mirror sid main" >"$work/source.list"
   apt_options=(-o "Dir::Etc::sourcelist=$work/source.list" -o Dir::Etc::sourceparts=/dev/null
     -o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o APT::Sandbox::User=)
   mkdir -p "$work/lists/partial" "$work/cache"

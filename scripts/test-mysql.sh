@@ -7,7 +7,8 @@
 # and know one random user. The command finds them in ORBIT_TEST_MYSQL_DSN and
 # ORBIT_TEST_MARIADB_DSN and must not skip them (ORBIT_TEST_ALL_ENGINES=1). At the end, also
 # after Ctrl-C, both are stopped by their process ids and the folder is removed. A server
-# whose variable is set already is used as it is.
+# whose variable is set already is used as it is. ORBIT_TEST_DURABLE=1 keeps the data on disk
+# and flushes every commit, as a production server does: benches ask for it.
 set -euo pipefail
 ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || { echo "test-mysql: needs bash 4.4 or newer" >&2; exit 1; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -42,13 +43,17 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
+# What tests trade for speed and benches must not.
+durability=(--innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --innodb-buffer-pool-size=256M)
+[[ -z ${ORBIT_TEST_DURABLE:-} ]] || durability=(--innodb-flush-log-at-trx-commit=1 --innodb-buffer-pool-size=1G)
+
 random() { od -An -N"$1" -tx1 /dev/urandom | tr -d ' \n'; }
 
 # make_folder prefers memory: the data is worth nothing after the run.
 make_folder() {
   local free
   free=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 {print $4}') || true
-  if [[ -w /dev/shm && ${free:-0} -gt 3000000 ]]; then
+  if [[ -z ${ORBIT_TEST_DURABLE:-} && -w /dev/shm && ${free:-0} -gt 3000000 ]]; then
     folder=$(mktemp -d /dev/shm/orbit-test-servers.XXXXXX)
   else
     folder=$(mktemp -d "${TMPDIR:-/tmp}/orbit-test-servers.XXXXXX")
@@ -97,8 +102,7 @@ start() {
   shift 2
   "$@" --datadir="$folder/$name" --port="$port" --bind-address=127.0.0.1 --skip-name-resolve \
     --socket="$folder/$name.sock" --pid-file="$folder/$name.pid" --init-file="$folder/init.sql" \
-    --max-connections=1000 --innodb-buffer-pool-size=256M --innodb-flush-log-at-trx-commit=0 \
-    --innodb-doublewrite=0 --secure-file-priv="$folder" >"$folder/$name.log" 2>&1 </dev/null &
+    --max-connections=1000 "${durability[@]}" --secure-file-priv="$folder" >"$folder/$name.log" 2>&1 </dev/null &
   local pid=$!
   for _ in {1..600}; do
     kill -0 "$pid" 2>/dev/null || return 1
