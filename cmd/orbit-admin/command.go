@@ -83,7 +83,7 @@ func withDatabase(ctx context.Context, env environment, f func(*sqldb.DB) error)
 	if err != nil {
 		return usageError{err}
 	}
-	db, err := drivers.Open(ctx, address)
+	db, err := drivers.OpenExisting(ctx, address)
 	if err != nil {
 		return usageError{err}
 	}

@@ -124,7 +124,8 @@ func TestCredentialCreateAndRevoke(t *testing.T) {
 // CLI-017: one clear line, exit code 2, no password.
 func TestMistakesAreOneLineAndExit2(t *testing.T) {
 	const password = "s3cret-77"
-	empty := "sqlite:" + filepath.Join(t.TempDir(), "orbit.db")
+	empty := dbtest.Open(t, dbtest.SQLite).Address
+	missing := "sqlite:" + filepath.Join(t.TempDir(), "orbit.db")
 	ready := dbtest.Open(t, dbtest.SQLite, migrations.Server).Address
 	file := filepath.Join(t.TempDir(), "c.json")
 	full := []string{"bootstrap", "--application", "a", "--namespace", "n", "--environment", "e", "--queue", "q", "--output", file}
@@ -140,6 +141,7 @@ func TestMistakesAreOneLineAndExit2(t *testing.T) {
 		{"no database", nil, full, "ORBIT_MYSQL_DSN"},
 		{"two databases", map[string]string{"ORBIT_DATABASE": ready, "ORBIT_MYSQL_DSN": "u:" + password + "@tcp(h)/d"}, full, "both set"},
 		{"unreachable", map[string]string{"ORBIT_MYSQL_DSN": "u:" + password + "@tcp(127.0.0.1:1)/d"}, full, "127.0.0.1:1"},
+		{"no file", map[string]string{"ORBIT_DATABASE": missing}, full, "there is no " + strings.TrimPrefix(missing, "sqlite:")},
 		{"no schema", map[string]string{"ORBIT_DATABASE": empty}, full, "orbit-migrate up"},
 		{"no output", map[string]string{"ORBIT_DATABASE": ready}, full[:9], "--output"},
 		{"no application", map[string]string{"ORBIT_DATABASE": ready}, append([]string{"bootstrap"}, full[3:]...), "application"},

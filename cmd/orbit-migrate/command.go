@@ -80,7 +80,7 @@ func newUp(env environment, setName *string) *cobra.Command {
 		Short: "Apply the steps that the database lacks",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withDatabase(cmd.Context(), env, *setName, func(db *sqldb.DB, set migrations.Set) error {
+			return withDatabase(cmd.Context(), env, *setName, drivers.OpenForMigration, func(db *sqldb.DB, set migrations.Set) error {
 				if err := checkTo(cmd, set, db.Dialect(), to); err != nil {
 					return err
 				}
@@ -137,7 +137,7 @@ func newStatus(env environment, setName *string) *cobra.Command {
 		Short: "Show each step and when it was applied",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withDatabase(cmd.Context(), env, *setName, func(db *sqldb.DB, set migrations.Set) error {
+			return withDatabase(cmd.Context(), env, *setName, drivers.OpenExisting, func(db *sqldb.DB, set migrations.Set) error {
 				steps, err := migrations.Status(cmd.Context(), db, set)
 				if err != nil {
 					return err
@@ -166,7 +166,7 @@ func newVersion(env environment, setName *string) *cobra.Command {
 		Short: "Show the version of the database's schema",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withDatabase(cmd.Context(), env, *setName, func(db *sqldb.DB, set migrations.Set) error {
+			return withDatabase(cmd.Context(), env, *setName, drivers.OpenExisting, func(db *sqldb.DB, set migrations.Set) error {
 				at, err := migrations.Version(cmd.Context(), db, set)
 				if err != nil {
 					return err
@@ -178,8 +178,11 @@ func newVersion(env environment, setName *string) *cobra.Command {
 	}
 }
 
+// An opener is one of the ways of opening a database: only up may make a file.
+type opener func(ctx context.Context, address string) (*sqldb.DB, error)
+
 // withDatabase opens the database that the environment names and runs f on it.
-func withDatabase(ctx context.Context, env environment, setName string, f func(*sqldb.DB, migrations.Set) error) error {
+func withDatabase(ctx context.Context, env environment, setName string, open opener, f func(*sqldb.DB, migrations.Set) error) error {
 	set, err := migrations.ParseSet(setName)
 	if err != nil {
 		return usageError{fmt.Errorf("--set: %w", err)}
@@ -188,7 +191,7 @@ func withDatabase(ctx context.Context, env environment, setName string, f func(*
 	if err != nil {
 		return usageError{err}
 	}
-	db, err := drivers.OpenForMigration(ctx, address)
+	db, err := open(ctx, address)
 	if err != nil {
 		return usageError{err}
 	}

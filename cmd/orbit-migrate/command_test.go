@@ -183,3 +183,24 @@ func TestGoRunUpFromTheRoot(t *testing.T) {
 		t.Errorf("go run ./cmd/orbit-migrate up = %v\n%s", err, out)
 	}
 }
+
+// A mistyped path is no empty database.
+func TestOnlyUpMakesAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mistyped.db")
+	env := map[string]string{"ORBIT_DATABASE": "sqlite:" + path}
+	for _, command := range []string{"status", "version"} {
+		r := call(t, env, command)
+		if r.code != 2 || !strings.Contains(r.err, "there is no "+path) || strings.Count(r.err, "\n") != 1 || r.out != "" {
+			t.Errorf("%s = %+v, want code 2 and one line that names the file", command, r)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Fatalf("%s made the file", command)
+		}
+	}
+	if r := call(t, env, "up"); r.code != 0 {
+		t.Fatalf("up = %+v", r)
+	}
+	if r := call(t, env, "status"); r.code != 0 {
+		t.Errorf("status after up = %+v", r)
+	}
+}

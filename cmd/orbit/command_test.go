@@ -46,7 +46,8 @@ func (o *output) String() string {
 // and exit code 2, and shows no password.
 func TestMistakesAreOneLineAndExit2(t *testing.T) {
 	const password = "s3cret-77"
-	empty := "sqlite:" + filepath.Join(t.TempDir(), "orbit.db")
+	empty := dbtest.Open(t, dbtest.SQLite).Address
+	missing := "sqlite:" + filepath.Join(t.TempDir(), "orbit.db")
 	ready := dbtest.Open(t, dbtest.SQLite, migrations.Server).Address
 	cases := []struct {
 		name string
@@ -59,6 +60,7 @@ func TestMistakesAreOneLineAndExit2(t *testing.T) {
 		{"malformed DSN", map[string]string{"ORBIT_MYSQL_DSN": "u:" + password + "@tcp(127.0.0.1:1/orbit"}, nil, "DSN"},
 		{"unreachable database", map[string]string{"ORBIT_MYSQL_DSN": "u:" + password + "@tcp(127.0.0.1:1)/orbit"}, nil, "127.0.0.1:1"},
 		{"unknown kind", map[string]string{"ORBIT_DATABASE": "oracle:" + password}, nil, "must begin with"},
+		{"no file", map[string]string{"ORBIT_DATABASE": missing}, nil, "there is no " + strings.TrimPrefix(missing, "sqlite:")},
 		{"no schema", map[string]string{"ORBIT_DATABASE": empty}, nil, "orbit-migrate up"},
 		{"unknown flag", nil, []string{"--nothing"}, "--nothing"},
 		{"unknown command", nil, []string{"serve"}, "serve"},

@@ -26,7 +26,7 @@ func serve(ctx context.Context, env environment, s settings) error {
 	if err != nil {
 		return usageError{err}
 	}
-	db, err := drivers.Open(ctx, address)
+	db, err := drivers.OpenExisting(ctx, address)
 	if err != nil {
 		return usageError{err}
 	}

@@ -20,22 +20,33 @@ import (
 // and proves that it can be reached. A SQLite file that does not exist is created with
 // mode 0600. Errors never show the password.
 func Open(ctx context.Context, address string) (*sqldb.DB, error) {
-	return open(ctx, address, false)
+	return open(ctx, address, mode{create: true})
+}
+
+// OpenExisting is Open for a program that serves a database which orbit-migrate has made:
+// a SQLite file that does not exist is an error, since its path is most likely mistyped.
+func OpenExisting(ctx context.Context, address string) (*sqldb.DB, error) {
+	return open(ctx, address, mode{})
 }
 
 // OpenForMigration is Open for a runner of migrations: an answer may take as long as the
 // rebuild of a large table takes, so reads have no time limit unless the DSN sets one.
 func OpenForMigration(ctx context.Context, address string) (*sqldb.DB, error) {
-	return open(ctx, address, true)
+	return open(ctx, address, mode{create: true, patient: true})
 }
 
-func open(ctx context.Context, address string, patient bool) (*sqldb.DB, error) {
+type mode struct {
+	create  bool // make a SQLite file that does not exist
+	patient bool // wait for answers without a limit
+}
+
+func open(ctx context.Context, address string, m mode) (*sqldb.DB, error) {
 	kind, rest, _ := strings.Cut(address, ":")
 	switch kind {
 	case "mysql":
-		return openMySQL(ctx, rest, patient)
+		return openMySQL(ctx, rest, m.patient)
 	case "sqlite":
-		return openSQLite(ctx, rest)
+		return openSQLite(ctx, rest, m.create)
 	}
 	return nil, errors.New("database address must begin with \"mysql:\" or \"sqlite:\"")
 }

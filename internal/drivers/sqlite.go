@@ -23,12 +23,17 @@ const maxReaders = 8
 
 // openSQLite opens one write connection, whose transactions hold the write lock from
 // their first statement, and a pool that can only read.
-func openSQLite(ctx context.Context, path string) (*sqldb.DB, error) {
+func openSQLite(ctx context.Context, path string, create bool) (*sqldb.DB, error) {
 	path, err := sqlitePath(path)
 	if err != nil {
 		return nil, fmt.Errorf("database address: %w", err)
 	}
-	if err := createPrivate(path); err != nil {
+	if create {
+		err = createPrivate(path)
+	} else {
+		err = mustExist(path)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("database file: %w", err)
 	}
 	write, err := sql.Open("sqlite", sqliteDSN(path, "immediate", "journal_mode(WAL)", "synchronous(FULL)"))
@@ -78,8 +83,18 @@ func createPrivate(path string) error {
 	return f.Close()
 }
 
+// mustExist tells how the file is made. That SQLite does not make it is for the mode of
+// the DSN to see to.
+func mustExist(path string) error {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no %s: check the path, orbit-migrate up makes it", path)
+	}
+	return err
+}
+
 func sqliteDSN(path, txlock string, pragmas ...string) string {
-	query := url.Values{"_txlock": {txlock}, "_busy_timeout": {"5000"}, "_pragma": pragmas}
+	query := url.Values{"mode": {"rw"}, "_txlock": {txlock}, "_busy_timeout": {"5000"}, "_pragma": pragmas}
 	u := url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()} // escapes ?, # and % in the path
 	return u.String()
 }

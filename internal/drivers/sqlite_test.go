@@ -139,3 +139,19 @@ func TestABadSQLiteAddressNamesTheRule(t *testing.T) {
 		}
 	}
 }
+
+func TestOpenExistingMakesNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orbit.db")
+	if _, err := drivers.OpenExisting(t.Context(), "sqlite:"+path); err == nil || !strings.Contains(err.Error(), "orbit-migrate up makes it") {
+		t.Errorf("OpenExisting without a file = %v", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Fatal("a file was made")
+	}
+	openSQLite(t, path)
+	db, err := drivers.OpenExisting(t.Context(), "sqlite:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+}
