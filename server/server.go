@@ -171,7 +171,7 @@ func (s *Server) part(ctx context.Context, name string, run func(context.Context
 func (p *parts) stop(web *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), p.s.cfg.StopTimeout)
 	defer cancel()
-	p.s.api.Drain()
+	p.s.api.Drain(p.s.cfg.StopTimeout / 4)
 	p.clients()
 	err := web.Shutdown(ctx)
 	if err != nil {

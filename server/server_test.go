@@ -1,9 +1,11 @@
 package server_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -268,6 +270,44 @@ func TestOversizeHeadersAreRefused(t *testing.T) {
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("status %d, want 431", resp.StatusCode)
+	}
+}
+
+// A client that never ends its body does not hold up a stop, whether its request is taken
+// or refused.
+func TestAStalledUploadDoesNotHoldUpAStop(t *testing.T) {
+	db := dbtest.Open(t, dbtest.SQLite, migrations.Server)
+	creds := bootstrap(t, db)
+	for name, token := range map[string]string{"taken": creds.Token, "refused": "none"} {
+		t.Run(name, func(t *testing.T) {
+			n := start(t, db.DB, server.Config{StopTimeout: 8 * time.Second})
+			conn, err := net.Dial("tcp", strings.TrimPrefix(n.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			expect := map[string]string{"taken": "Expect: 100-continue\r\n"}[name]
+			fmt.Fprintf(conn, "POST /v1/tasks HTTP/1.1\r\nHost: x\r\n%sAuthorization: Bearer %s\r\nIdempotency-Key: k\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", expect, token)
+			answers := bufio.NewReader(conn)
+			if name == "taken" { // 100 comes when the server begins to read
+				if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+					t.Fatalf("got %q, %v; want 100 Continue", line, err)
+				}
+				if _, err := answers.ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+				if err := n.stop(); err != nil {
+					t.Errorf("stop = %v", err)
+				}
+			}
+			want := map[string]string{"taken": "503", "refused": "401"}[name]
+			if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, want) {
+				t.Errorf("answer %q, %v; want %s", line, err, want)
+			}
+			if err := n.stop(); err != nil {
+				t.Errorf("stop = %v", err)
+			}
+		})
 	}
 }
 

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/orbitkit/orbit"
 )
+
+// leftoverPatience is for the rest of a body that is refused unread.
+const leftoverPatience = time.Second
 
 var errBodyTooLarge = &refusal{
 	status:  http.StatusRequestEntityTooLarge,
@@ -35,8 +39,36 @@ func (c *call) readBody() (body []byte, release func(), err error) {
 		return nil, release, unavailable("the server is busy; nothing was accepted")
 	}
 	release = func() { c.bodies.Release(size) }
+	stop := c.hurry()
 	body, err = c.readAll()
+	stop()
 	return body, release, err
+}
+
+// hurry bounds the reading of the body once the node drains, until stop is called.
+func (c *call) hurry() (stop func()) {
+	control := http.NewResponseController(c.w)
+	set := make(chan struct{})
+	forget := context.AfterFunc(c.drained, func() {
+		defer close(set)
+		_ = control.SetReadDeadline(time.Now().Add(c.unhurried)) // what has no deadlines has no connection
+	})
+	return func() {
+		if forget() {
+			return
+		}
+		<-set
+		if c.read { // else the deadline would cancel the request, whose body is there
+			_ = control.SetReadDeadline(time.Time{})
+		}
+	}
+}
+
+// dropBody bounds how long net/http waits for the rest of a body that is not wanted.
+func (c *call) dropBody() {
+	if c.r.ContentLength != 0 && !c.read {
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(leftoverPatience))
+	}
 }
 
 func (c *call) readAll() ([]byte, error) {
@@ -55,5 +87,6 @@ func (c *call) readAll() ([]byte, error) {
 		// Not 400: that would tell a sender whose network is slow that its content is bad.
 		return nil, unavailable("the body could not be read to its end; nothing was accepted")
 	}
+	c.read = true
 	return body, nil
 }

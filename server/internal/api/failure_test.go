@@ -156,7 +156,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("answer %s with Retry-After %q", got.body, got.header.Get("Retry-After"))
 	}
 	other.do(ask{path: "/healthz", token: "-"}).want(t, 200, "")
-	n.api.Drain()
+	n.api.Drain(time.Second)
 	n.do(ask{path: "/readyz", token: "-"}).want(t, 503, orbit.CodeUnavailable)
 	n.submit("still-served", n.body()).want(t, 201, "")
 }

@@ -46,6 +46,10 @@ type Handler struct {
 	failures *failures
 	readies  readiness
 	draining atomic.Bool
+
+	drained   context.Context // ends with Drain
+	drain     context.CancelFunc
+	unhurried time.Duration // what a body may still take then
 }
 
 // New returns the handler of one node.
@@ -54,7 +58,10 @@ func New(cfg Config) *Handler {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Log = Quiet(cfg.Log, cfg.DB.Dialect())
+	drained, drain := context.WithCancel(context.Background())
 	return &Handler{
+		drained:  drained,
+		drain:    drain,
 		cfg:      cfg,
 		queues:   newQueueBook(cfg.DB),
 		bodies:   semaphore.NewWeighted(bodyBudget),
@@ -64,8 +71,13 @@ func New(cfg Config) *Handler {
 }
 
 // Drain makes /readyz answer that the node goes away, so that balancers send new
-// requests elsewhere. Requests are still served.
-func (h *Handler) Drain() { h.draining.Store(true) }
+// requests elsewhere. Requests are still served, but a body that is not complete within
+// patience is given up: a stalled upload must not hold up a stop. It is called once.
+func (h *Handler) Drain(patience time.Duration) {
+	h.unhurried = patience
+	h.draining.Store(true)
+	h.drain()
+}
 
 // A call is one request on its way to its answer.
 type call struct {
@@ -76,6 +88,7 @@ type call struct {
 	principal auth.Principal
 	task      string // id in the path
 	answered  bool
+	read      bool // the body has been read to its end
 }
 
 // ServeHTTP answers one request.
@@ -83,7 +96,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{Handler: h, w: w, r: r, id: sqldb.NewID()}
 	w.Header().Set(orbit.HeaderRequestID, c.id.String())
 	defer c.recover()
-	if err := c.serve(); err != nil {
+	err := c.serve()
+	c.dropBody()
+	if err != nil {
 		c.refuse(err)
 	}
 }
