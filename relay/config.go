@@ -61,9 +61,9 @@ type Config struct {
 	MaxRetryAfter time.Duration
 	// Hook wakes the relay when the business calls its Notify. Default none.
 	Hook *outbox.Hook
-	// Logger takes what happens to targets, shards and the database; never a payload,
+	// Log gets what happens to targets, shards and the database; never a payload,
 	// a key or a credential. Default discards.
-	Logger *slog.Logger
+	Log *slog.Logger
 }
 
 const (
@@ -87,8 +87,8 @@ func (c Config) withDefaults() Config {
 	c.PauseFirst = cmp.Or(c.PauseFirst, time.Second)
 	c.PauseMost = cmp.Or(c.PauseMost, time.Minute)
 	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 5*time.Minute)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return c
 }

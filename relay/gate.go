@@ -60,7 +60,7 @@ func newGate(t Target, cfg Config, changed func()) *gate {
 	return &gate{
 		target:    t,
 		cfg:       cfg,
-		log:       cfg.Logger.With("target", t.Name),
+		log:       cfg.Log.With("target", t.Name),
 		changed:   changed,
 		kick:      make(chan struct{}, 1),
 		namespace: t.NamespaceID,
@@ -133,10 +133,14 @@ func (g *gate) passes(onTrial bool) bool {
 // not held against a target that has answered others since, nor counted twice.
 type ticket struct{ round, answers uint64 }
 
-func (g *gate) ticket() ticket {
+// board gives the ticket of a request, if the gate lets its rows through at this moment:
+// it may have closed since they were chosen. So a closed gate lets nothing pass, and
+// what fails later had its ticket before the gate closed.
+func (g *gate) board(onTrial bool) (t ticket, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return ticket{round: g.round, answers: g.answers}
+	ok = g.state == gateOpen || g.state == gateTrial && onTrial
+	return ticket{round: g.round, answers: g.answers}, ok
 }
 
 // answered reports that Orbit itself has answered.

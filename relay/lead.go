@@ -41,7 +41,7 @@ func newLead(r *Relay, lease outbox.Lease, drain bool) *lead {
 		relay:  r,
 		store:  r.store,
 		cfg:    r.cfg,
-		log:    r.cfg.Logger.With("shard", lease.Shard, "epoch", lease.Epoch),
+		log:    r.cfg.Log.With("shard", lease.Shard, "epoch", lease.Epoch),
 		count:  &r.count,
 		term:   newTerm(r.store, lease, r.cfg.Lease),
 		since:  time.Now(),

@@ -109,7 +109,7 @@ func (r *Relay) noteUnclaimed(target string) {
 	r.unclaimed[target] = struct{}{}
 	r.mu.Unlock()
 	if !known {
-		r.cfg.Logger.Error("rows left alone: no credential for their target", "target", target)
+		r.cfg.Log.Error("rows left alone: no credential for their target", "target", target)
 	}
 }
 
@@ -186,7 +186,7 @@ func (e *election) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		e.down.report(e.relay.cfg.Logger, "lead shards", err)
+		e.down.report(e.relay.cfg.Log, "lead shards", err)
 		if err != nil {
 			e.sleep = retry.NextBackOff() + minPoll
 		} else {

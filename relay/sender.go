@@ -34,9 +34,14 @@ func (p *pipe) forward(stop, hard context.Context, batch []*entry) {
 		l.giveBack(batch...)
 		return
 	}
+	ticket, ok := p.gate.board(batch[0].gateTrial) // a row on trial travels alone
+	if !ok {
+		l.giveBack(batch...)
+		return
+	}
 	ctx, cancel := context.WithTimeout(hard, l.cfg.SendTimeout)
 	defer cancel()
-	s := &shipment{pipe: p, rows: batch, ticket: p.gate.ticket()}
+	s := &shipment{pipe: p, rows: batch, ticket: ticket}
 	l.count.requests.Add(1)
 	l.count.sent.Add(int64(len(batch)))
 	if len(batch) == 1 {

@@ -128,8 +128,8 @@ func (w *world) relay(cfg relay.Config) *relay.Relay {
 	if cfg.Hook == nil {
 		cfg.Hook = &w.hook
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.NewTextHandler(testWriter{w.t}, nil))
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.NewTextHandler(testWriter{w.t}, nil))
 	}
 	r, err := relay.New(w.store, []relay.Target{w.target()}, cfg)
 	if err != nil {

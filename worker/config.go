@@ -50,7 +50,8 @@ type Config struct {
 	// handlers. It may be called by several goroutines at once and must not block.
 	// Default: the error is logged.
 	OnError func(error)
-	// Log receives what happens. Default: slog.Default.
+	// Log gets what happens. Default: slog.Default, as a worker is part of a program of
+	// its owner.
 	Log *slog.Logger
 }
 

@@ -47,7 +47,7 @@ func relayUntilStopped(ctx context.Context, env environment, s *settings, addres
 	}
 	var parts run.Group
 	if address != "" {
-		if err := addNudges(&parts, address, r, s.cfg.Logger); err != nil {
+		if err := addNudges(&parts, address, r, s.cfg.Log); err != nil {
 			return usageError{err}
 		}
 	}

@@ -62,7 +62,7 @@ func (s *settings) build(env environment, db *sqldb.DB) (*relay.Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.cfg.Logger = slog.New(slog.NewTextHandler(env.err, nil))
+	s.cfg.Log = slog.New(slog.NewTextHandler(env.err, nil))
 	r, err := relay.New(store, []relay.Target{target}, s.cfg)
 	if err != nil {
 		return nil, usageError{oneLine(err)}
