@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/orbitkit/orbit"
@@ -51,7 +53,7 @@ func (c *call) hurry() (stop func()) {
 	set := make(chan struct{})
 	forget := context.AfterFunc(c.drained, func() {
 		defer close(set)
-		_ = control.SetReadDeadline(time.Now().Add(c.unhurried)) // what has no deadlines has no connection
+		_ = control.SetReadDeadline(time.Now().Add(c.patience)) // what has no deadlines has no connection
 	})
 	return func() {
 		if forget() {
@@ -83,10 +85,20 @@ func (c *call) readAll() ([]byte, error) {
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, errBodyTooLarge
+	case err != nil && c.malformed(err):
+		return nil, badRequest("body: its chunked transfer coding is malformed")
 	case err != nil:
 		// Not 400: that would tell a sender whose network is slow that its content is bad.
 		return nil, unavailable("the body could not be read to its end; nothing was accepted")
 	}
 	c.read = true
 	return body, nil
+}
+
+// malformed reports whether err is about the form of a chunked body and not about the
+// connection: net/http has no exported error for that.
+func (c *call) malformed(err error) bool {
+	var network net.Error // a deadline, a reset
+	return c.r.ContentLength < 0 && !errors.As(err, &network) && c.r.Context().Err() == nil &&
+		!errors.Is(err, io.EOF) && !strings.Contains(err.Error(), io.ErrUnexpectedEOF.Error())
 }

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -190,5 +191,32 @@ func TestABodyThatBreaksOffIsUnavailable(t *testing.T) {
 	size, err := conn.Read(answer)
 	if err != nil || !strings.HasPrefix(string(answer[:size]), "HTTP/1.1 503 ") {
 		t.Errorf("answer %q, %v; want 503", answer[:size], err)
+	}
+}
+
+// A chunked body that is cut off may be the network's doing; one of the wrong form is its
+// sender's.
+func TestMalformedChunksAreABadRequest(t *testing.T) {
+	n := onSQLite(t)
+	bodies := map[string]string{
+		"zz\r\n{}\r\n0\r\n\r\n":                  "400",
+		"2\r\n{}xx0\r\n\r\n":                     "400",
+		"11111111111111111\r\n{}\r\n":            "400",
+		strings.Repeat("1", 5000) + "\r\n{}\r\n": "400",
+		"2\r\n{":                                 "503",
+		"2\r\n{}\r\n":                            "503",
+		"2\r\n{}\r\n0\r\n":                       "503",
+	}
+	for body, want := range bodies {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(n.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "POST /v1/tasks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nIdempotency-Key: k\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%s", n.creds.Token, body)
+		conn.(*net.TCPConn).CloseWrite()
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, want) {
+			t.Errorf("body %.30q: %q, %v; want %s", body, line, err, want)
+		}
+		conn.Close()
 	}
 }

@@ -47,9 +47,9 @@ type Handler struct {
 	readies  readiness
 	draining atomic.Bool
 
-	drained   context.Context // ends with Drain
-	drain     context.CancelFunc
-	unhurried time.Duration // what a body may still take then
+	drained  context.Context // ends with Drain
+	drain    context.CancelFunc
+	patience time.Duration // what a body may still take then
 }
 
 // New returns the handler of one node.
@@ -74,7 +74,7 @@ func New(cfg Config) *Handler {
 // requests elsewhere. Requests are still served, but a body that is not complete within
 // patience is given up: a stalled upload must not hold up a stop. It is called once.
 func (h *Handler) Drain(patience time.Duration) {
-	h.unhurried = patience
+	h.patience = patience
 	h.draining.Store(true)
 	h.drain()
 }
