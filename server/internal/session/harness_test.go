@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -63,7 +65,7 @@ func (s scene) newNode(db *sqldb.DB, cfg session.Config) *node {
 		s.Fatalf("New = %v", err)
 	}
 	n := &node{t: s.T, hub: hub, srv: httptest.NewUnstartedServer(hub)}
-	n.srv.Config.ErrorLog = nil
+	n.srv.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that tests cut
 	n.srv.StartTLS()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -155,7 +157,7 @@ func (c *client) raw(text string) {
 
 // hear reads the next message.
 func (c *client) hear() (wire.Envelope, error) {
-	c.ws.SetReadDeadline(time.Now().Add(20 * time.Second))
+	c.ws.SetReadDeadline(time.Now().Add(time.Minute))
 	_, text, err := c.ws.ReadMessage()
 	var e wire.Envelope
 	if err == nil {
@@ -250,16 +252,16 @@ func (s scene) submit(x dispatchtest.Task, nodes ...*node) sqldb.ID {
 	return id
 }
 
-// until polls until ok, or fails the test.
+// until polls until ok, or fails the test after a time that only a hang can take.
 func (s scene) until(what string, ok func() bool) {
 	s.Helper()
-	for range 1000 {
+	for range 6000 {
 		if ok() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	s.Fatalf("%s: it did not happen within 10s", what)
+	s.Fatalf("%s: it did not happen within a minute", what)
 }
 
 func (s scene) attempt(a wire.Assign) sqldb.ID {
