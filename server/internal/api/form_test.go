@@ -84,6 +84,7 @@ func TestHeadersOfASubmit(t *testing.T) {
 		{"json suffix", [][2]string{{"Content-Type", "application/vnd.api+json"}}, "k1", 415, orbit.CodeUnsupportedMediaType},
 		{"charset utf-8", [][2]string{{"Content-Type", "Application/JSON; Charset=\"UTF-8\""}}, "k2", 201, ""},
 		{"charset latin", [][2]string{{"Content-Type", "application/json; charset=latin1"}}, "k1", 415, orbit.CodeUnsupportedMediaType},
+		{"charset twice", [][2]string{{"Content-Type", "application/json; charset=utf-8; Charset=utf-8"}}, "k1", 415, orbit.CodeUnsupportedMediaType},
 		{"other parameter", [][2]string{{"Content-Type", "application/json; profile=x"}}, "k1", 415, orbit.CodeUnsupportedMediaType},
 		{"broken content type", [][2]string{{"Content-Type", "application/json; ="}}, "k1", 415, orbit.CodeUnsupportedMediaType},
 		{"two content types", [][2]string{{"+Content-Type", "application/json"}}, "k1", 400, orbit.CodeInvalidArgument},

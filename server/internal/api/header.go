@@ -32,6 +32,9 @@ func checkContent(h http.Header) error {
 	if err != nil {
 		return err
 	}
+	if strings.Count(strings.ToLower(value), "charset") > 1 { // ParseMediaType takes the same twice
+		return unsupported("Content-Type must have charset once")
+	}
 	media, parameters, err := mime.ParseMediaType(value)
 	if err != nil || media != "application/json" {
 		return unsupported("Content-Type must be application/json")
