@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/orbitkit/orbit"
 )
+
+// firstBuffer is where the buffer of a long body begins, in bytes.
+const firstBuffer = 16 << 10
 
 // leftoverPatience is for the rest of a body that is refused unread.
 const leftoverPatience = time.Second
@@ -74,13 +78,11 @@ func (c *call) dropBody() {
 }
 
 func (c *call) readAll() ([]byte, error) {
-	body := make([]byte, max(0, c.r.ContentLength))
-	var err error
-	if c.r.ContentLength >= 0 {
-		_, err = io.ReadFull(c.r.Body, body)
-	} else {
-		body, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, orbit.MaxBodyBytes))
-	}
+	// What is announced is only believed as it arrives. net/http ends a body that is shorter
+	// than its length with an error.
+	var body bytes.Buffer
+	body.Grow(int(min(max(0, c.r.ContentLength), firstBuffer)) + bytes.MinRead)
+	_, err := body.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, orbit.MaxBodyBytes))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -92,7 +94,7 @@ func (c *call) readAll() ([]byte, error) {
 		return nil, unavailable("the body could not be read to its end; nothing was accepted")
 	}
 	c.read = true
-	return body, nil
+	return body.Bytes(), nil
 }
 
 // malformed reports whether err is about the form of a chunked body and not about the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -218,5 +219,30 @@ func TestMalformedChunksAreABadRequest(t *testing.T) {
 			t.Errorf("body %.30q: %q, %v; want %s", body, line, err, want)
 		}
 		conn.Close()
+	}
+}
+
+// Many requests that announce much and send little take little memory: a body is held in
+// the size that has arrived.
+func TestAnAnnouncedBodyTakesNoMemoryBeforeItArrives(t *testing.T) {
+	n := onSQLite(t)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const requests = 100
+	for range requests {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(n.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "POST /v1/tasks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nIdempotency-Key: k\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", n.creds.Token, orbit.MaxBodyBytes)
+		conn.(*net.TCPConn).CloseWrite()
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "503") {
+			t.Errorf("answer %q, %v; want 503", line, err)
+		}
+		conn.Close()
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / requests; each > orbit.MaxBodyBytes/2 {
+		t.Errorf("%d bytes were allocated for each request", each)
 	}
 }
