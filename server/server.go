@@ -15,6 +15,7 @@ import (
 	"github.com/orbitkit/orbit/server/internal/accept"
 	"github.com/orbitkit/orbit/server/internal/api"
 	"github.com/orbitkit/orbit/server/internal/auth"
+	"github.com/orbitkit/orbit/server/internal/dispatch"
 	"github.com/orbitkit/orbit/server/internal/recovery"
 	"github.com/orbitkit/orbit/server/internal/session"
 )
@@ -32,6 +33,12 @@ const (
 	defaultStopping = 20 * time.Second
 )
 
+// Bounds of a lease.
+const (
+	MinLease = dispatch.MinLease
+	MaxLease = dispatch.MaxLease
+)
+
 // Config tunes a Server. The zero value is ready to use.
 type Config struct {
 	// NodeID names the node in attempts and logs, 1 to 64 bytes. Default: random for each
@@ -43,7 +50,7 @@ type Config struct {
 	// ShortLease permits a Lease below 5s. For tests. Default false.
 	ShortLease bool
 	// StopTimeout bounds a graceful stop; half of it is for workers to go elsewhere.
-	// Default 20s.
+	// Default 20s; a negative one is refused.
 	StopTimeout time.Duration
 	// Log gets what happens and what is swallowed. Default: nothing is logged.
 	Log *slog.Logger
@@ -65,7 +72,10 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.StopTimeout <= 0 {
+	if cfg.StopTimeout < 0 {
+		return nil, fmt.Errorf("server: stop timeout %v must not be negative", cfg.StopTimeout)
+	}
+	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = defaultStopping
 	}
 	s := &Server{db: db, cfg: cfg, log: api.Quiet(cfg.Log, db.Dialect())}

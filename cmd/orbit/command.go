@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/orbitkit/orbit/internal/version"
+	"github.com/orbitkit/orbit/server"
 )
 
 // An environment is what the program gets from outside.
@@ -93,6 +94,17 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tlsKey, "tls-key", "", "`file` with the private key in PEM")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")
+}
+
+// checkDurations refuses durations that no node can have.
+func (s *settings) checkDurations() error {
+	if s.lease != 0 && (s.lease < server.MinLease || s.lease > server.MaxLease) {
+		return usageError{fmt.Errorf("--lease %v: must be at least %v and at most %v", s.lease, server.MinLease, server.MaxLease)}
+	}
+	if s.stopTimeout < 0 {
+		return usageError{fmt.Errorf("--stop-timeout %v: must not be negative", s.stopTimeout)}
+	}
+	return nil
 }
 
 // logger returns a logger that writes to w.

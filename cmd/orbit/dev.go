@@ -54,6 +54,9 @@ func (s *devSettings) run(ctx context.Context, env environment) error {
 	if err != nil {
 		return err
 	}
+	if err := s.checkDurations(); err != nil {
+		return err
+	}
 	if s.data, err = filepath.Abs(s.data); err != nil {
 		return usageError{fmt.Errorf("--data: %w", err)}
 	}

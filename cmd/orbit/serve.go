@@ -22,6 +22,9 @@ func serve(ctx context.Context, env environment, s settings) error {
 	if err != nil {
 		return err
 	}
+	if err := s.checkDurations(); err != nil {
+		return err
+	}
 	address, err := drivers.FromEnvironment(env.get, "ORBIT_DATABASE", "ORBIT_MYSQL_DSN")
 	if err != nil {
 		return usageError{err}
