@@ -60,7 +60,7 @@ func (f *fenced) exec(tx *sql.Tx, query string) {
 // awaitStatement returns when a statement that begins so runs in the database.
 func (f *fenced) awaitStatement(begin string) {
 	f.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		if f.runs(begin) {
 			return
 		}

@@ -192,7 +192,7 @@ func (w *world) eventually(what string, ok func() bool) {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second) // a bound for hanging, not a measure
+	deadline := time.Now().Add(time.Minute) // a bound for hanging, not a measure
 	for !ok() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never happened: %s", what)
