@@ -125,6 +125,10 @@ func report(out io.Writer, e migrations.Event) {
 	case migrations.Waiting:
 		fmt.Fprintf(out, "waiting for %s, which holds the migration lock\n", e.Holder)
 	case migrations.StepResumed:
+		if e.Statement > e.Statements {
+			fmt.Fprintf(out, "%s: all statements were applied, closing the step\n", e.Step)
+			return
+		}
 		fmt.Fprintf(out, "%s was half applied, going on at statement %d of %d\n", e.Step, e.Statement, e.Statements)
 	case migrations.StepApplied:
 		fmt.Fprintf(out, "%s applied in %s\n", e.Step, e.Took.Round(time.Millisecond))

@@ -204,3 +204,16 @@ func TestOnlyUpMakesAFile(t *testing.T) {
 		t.Errorf("status after up = %+v", r)
 	}
 }
+
+func TestAResumedStepSaysWhatIsLeft(t *testing.T) {
+	for statement, want := range map[int]string{
+		3: "000004_x was half applied, going on at statement 3 of 8\n",
+		9: "000004_x: all statements were applied, closing the step\n",
+	} {
+		var out bytes.Buffer
+		report(&out, migrations.Event{Kind: migrations.StepResumed, Step: "000004_x", Statement: statement, Statements: 8})
+		if out.String() != want {
+			t.Errorf("report at statement %d = %q, want %q", statement, out.String(), want)
+		}
+	}
+}
