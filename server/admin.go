@@ -30,6 +30,9 @@ var (
 	// ErrMissing reports that what a request refers to does not exist. Nothing was
 	// changed.
 	ErrMissing = admin.ErrMissing
+	// ErrNoPlace reports that a credentials file cannot be made where it was asked for.
+	// Nothing was changed.
+	ErrNoPlace = errors.New("credentials file")
 )
 
 // KnownPermissions returns every permission that a credential can have, sorted.
@@ -62,11 +65,12 @@ func CredentialID(token string) (sqldb.ID, error) {
 // CreateFile lets create make a credential and writes it to a new file at path that only
 // its owner can read (CLI-016). That the file can be written is tried before: a token is
 // shown once, so a credential without its file is of no use and is revoked. An existing
-// file is refused with an error that wraps [os.ErrExist].
+// file is refused with an error that wraps [os.ErrExist]; this and any other place where
+// no file can be made is an [ErrNoPlace].
 func CreateFile(ctx context.Context, db *sqldb.DB, path string, create func() (orbit.Credentials, error)) (orbit.Credentials, error) {
 	temporary, err := reserve(path)
 	if err != nil {
-		return orbit.Credentials{}, fmt.Errorf("credentials file: %w", err)
+		return orbit.Credentials{}, fmt.Errorf("%w: %w", ErrNoPlace, err)
 	}
 	defer os.Remove(temporary)
 	c, err := create()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/user"
 
 	"github.com/spf13/cobra"
@@ -36,7 +35,8 @@ func (e usageError) Unwrap() error { return e.error }
 func exitCode(err error) int {
 	var usage usageError
 	var invalid *server.InvalidError
-	if errors.As(err, &usage) || errors.As(err, &invalid) {
+	if errors.As(err, &usage) || errors.As(err, &invalid) ||
+		errors.Is(err, server.ErrMissing) || errors.Is(err, server.ErrNoPlace) {
 		return exitUsage
 	}
 	return exitFailure
@@ -101,9 +101,6 @@ func writeFile(ctx context.Context, env environment, output string, create func(
 	}
 	return withDatabase(ctx, env, func(db *sqldb.DB) error {
 		c, err := server.CreateFile(ctx, db, output, func() (orbit.Credentials, error) { return create(db) })
-		if errors.Is(err, os.ErrExist) {
-			return usageError{err}
-		}
 		if err != nil {
 			return err
 		}

@@ -108,9 +108,9 @@ func TestCredentialCreateAndRevoke(t *testing.T) {
 	}{
 		{[]string{"credential", "create", "--application", "a", "--namespace", "n", "--permission", "all", "--output", filepath.Join(dir, "3")}, 2, "permission"},
 		{[]string{"credential", "create", "--application", "a", "--namespace", "n", "--output", filepath.Join(dir, "3")}, 2, "permission"},
-		{[]string{"credential", "create", "--application", "a", "--namespace", "x", "--permission", "tasks:read", "--output", filepath.Join(dir, "3")}, 1, `"x"`},
-		{[]string{"credential", "create", "--application", "a", "--namespace", "n", "--permission", "tasks:read", "--queue", "x", "--output", filepath.Join(dir, "3")}, 1, `"x"`},
-		{[]string{"credential", "revoke", strings.Repeat("0", 32)}, 1, "does not exist"},
+		{[]string{"credential", "create", "--application", "a", "--namespace", "x", "--permission", "tasks:read", "--output", filepath.Join(dir, "3")}, 2, `"x"`},
+		{[]string{"credential", "create", "--application", "a", "--namespace", "n", "--permission", "tasks:read", "--queue", "x", "--output", filepath.Join(dir, "3")}, 2, `"x"`},
+		{[]string{"credential", "revoke", strings.Repeat("0", 32)}, 2, "does not exist"},
 		{[]string{"credential", "revoke", "x"}, 2, "credential id"},
 		{[]string{"credential", "revoke"}, 2, "one credential"},
 	}
@@ -144,6 +144,7 @@ func TestMistakesAreOneLineAndExit2(t *testing.T) {
 		{"no file", map[string]string{"ORBIT_DATABASE": missing}, full, "there is no " + strings.TrimPrefix(missing, "sqlite:")},
 		{"no schema", map[string]string{"ORBIT_DATABASE": empty}, full, "orbit-migrate up"},
 		{"no output", map[string]string{"ORBIT_DATABASE": ready}, full[:9], "--output"},
+		{"no folder of the output", map[string]string{"ORBIT_DATABASE": ready}, slices.Concat(full[:10], []string{"/no/such/folder/c.json"}), "/no/such/folder/c.json"},
 		{"no application", map[string]string{"ORBIT_DATABASE": ready}, append([]string{"bootstrap"}, full[3:]...), "application"},
 		{"no environment", map[string]string{"ORBIT_DATABASE": ready}, slices.Concat(full[:5], full[7:]), "environment"},
 		{"unknown flag", nil, append(full, "--nothing"), "--nothing"},
