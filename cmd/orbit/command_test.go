@@ -49,6 +49,7 @@ func TestMistakesAreOneLineAndExit2(t *testing.T) {
 	empty := dbtest.Open(t, dbtest.SQLite).Address
 	missing := "sqlite:" + filepath.Join(t.TempDir(), "orbit.db")
 	ready := dbtest.Open(t, dbtest.SQLite, migrations.Server).Address
+	unmade := filepath.Join(t.TempDir(), "data")
 	cases := []struct {
 		name string
 		env  map[string]string
@@ -73,7 +74,8 @@ func TestMistakesAreOneLineAndExit2(t *testing.T) {
 		{"half a certificate", map[string]string{"ORBIT_DATABASE": ready}, []string{"--tls-cert", "c.pem"}, "--tls-key"},
 		{"missing certificate", map[string]string{"ORBIT_DATABASE": ready}, []string{"--tls-cert", "none.pem", "--tls-key", "none.pem"}, "none.pem"},
 		{"bad address", map[string]string{"ORBIT_DATABASE": ready, "ORBIT_HTTP_ADDR": "nowhere"}, nil, "nowhere"},
-		{"dev: folder is a file", nil, []string{"dev", "--data", os.Args[0]}, "--data"},
+		{"dev: folder is a file", nil, []string{"dev", "--addr", "127.0.0.1:0", "--data", os.Args[0]}, "--data"},
+		{"dev: bad address", nil, []string{"dev", "--data", unmade, "--addr", "nowhere"}, "nowhere"},
 		{"dev: argument", nil, []string{"dev", "more"}, "more"},
 	}
 	for _, c := range cases {
@@ -86,6 +88,9 @@ func TestMistakesAreOneLineAndExit2(t *testing.T) {
 				t.Errorf("stderr %q; want %q and no password", errs, c.says)
 			}
 		})
+	}
+	if _, err := os.Stat(unmade); err == nil {
+		t.Error("orbit dev made its folder before it refused the address")
 	}
 }
 

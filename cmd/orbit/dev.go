@@ -57,10 +57,12 @@ func (s *devSettings) run(ctx context.Context, env environment) error {
 	if err := s.checkDurations(); err != nil {
 		return err
 	}
-	if s.data, err = filepath.Abs(s.data); err != nil {
-		return usageError{fmt.Errorf("--data: %w", err)}
+	listener, err := s.listen(cmp.Or(s.addr, env.get("ORBIT_HTTP_ADDR"), defaultAddr), log)
+	if err != nil {
+		return err // before anything is made
 	}
-	if err := os.MkdirAll(s.data, 0o700); err != nil {
+	defer listener.Close()
+	if err := s.makeFolder(); err != nil {
 		return usageError{fmt.Errorf("--data: %w", err)}
 	}
 	db, err := s.open(ctx)
@@ -73,16 +75,19 @@ func (s *devSettings) run(ctx context.Context, env environment) error {
 	if err != nil {
 		return err
 	}
-	listener, err := s.listen(cmp.Or(s.addr, env.get("ORBIT_HTTP_ADDR"), defaultAddr), log)
+	creds, err := s.credentials(ctx, db, s.url(listener.Addr()))
 	if err != nil {
 		return err
 	}
-	creds, err := s.credentials(ctx, db, s.url(listener.Addr()))
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
 	fmt.Fprint(env.out, s.usage(s.url(listener.Addr()), creds))
 	return node.Run(ctx, listener)
+}
+
+func (s *devSettings) makeFolder() (err error) {
+	if s.data, err = filepath.Abs(s.data); err != nil {
+		return err
+	}
+	return os.MkdirAll(s.data, 0o700)
 }
 
 func (s *devSettings) database() string { return filepath.Join(s.data, "orbit.db") }
