@@ -589,3 +589,31 @@ func TestCodesBelongToTheirStatus(t *testing.T) {
 		}
 	}
 }
+
+// REL-028
+func TestAReadTakesNoMoreThanOneMiBOrAPage(t *testing.T) {
+	read := func(bytes int, data string, call func(*Client) error) error {
+		return call(serve(t, ClientConfig{}, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(HeaderRequestID, testRequestID)
+			io.WriteString(w, padded(`{"request_id":"`+testRequestID+`","data":`+data+`}`, bytes))
+		}))
+	}
+	caps := `{"contract":"` + ContractName + `","namespace_id":"` + testRequestID + `","application_id":"` + testRequestID + `"}`
+	capabilities := func(c *Client) error { _, err := c.Capabilities(t.Context()); return err }
+	attempts := func(c *Client) error {
+		_, err := c.ListAttempts(t.Context(), testRequestID, ListAttemptsRequest{})
+		return err
+	}
+	if err := read(1<<20, caps, capabilities); err != nil {
+		t.Errorf("capabilities of 1 MiB: %v", err)
+	}
+	if err := read(1<<20+1, caps, capabilities); err == nil {
+		t.Error("capabilities beyond 1 MiB were read")
+	}
+	if err := read(1<<20+1<<18, `{"items":[]}`, attempts); err != nil { // what a server may send
+		t.Errorf("a page of 1.25 MiB: %v", err)
+	}
+	if err := read(2<<20+1, `{"items":[]}`, attempts); err == nil {
+		t.Error("a page beyond 2 MiB was read")
+	}
+}

@@ -20,7 +20,7 @@ func (c *Client) GetTask(ctx context.Context, id string) (Task, error) {
 		return Task{}, invalid("task_id", "must be 32 lower-case hexadecimal characters")
 	}
 	var w wireTask
-	if err := c.get(ctx, "get task", submitPath+"/"+id, &w); err != nil {
+	if err := c.get(ctx, "get task", submitPath+"/"+id, maxSingleAnswer, &w); err != nil {
 		return Task{}, err
 	}
 	if w.ID != id {
@@ -58,7 +58,7 @@ func (c *Client) ListAttempts(ctx context.Context, taskID string, r ListAttempts
 		path += "?" + query.Encode()
 	}
 	var page AttemptPage
-	err := c.get(ctx, "list attempts", path, &page)
+	err := c.get(ctx, "list attempts", path, maxBatchAnswer, &page) // a server fills a page beyond 1 MiB
 	return page, err
 }
 
@@ -88,7 +88,7 @@ const ContractName = "orbit.task.v1"
 // answered is not the task server that was meant.
 func (c *Client) Capabilities(ctx context.Context) (Capabilities, error) {
 	var caps Capabilities
-	if err := c.get(ctx, "read capabilities", "/v1/capabilities", &caps); err != nil {
+	if err := c.get(ctx, "read capabilities", "/v1/capabilities", maxSingleAnswer, &caps); err != nil {
 		return Capabilities{}, err
 	}
 	if caps.Contract != ContractName || !ValidID(caps.NamespaceID) || !ValidID(caps.ApplicationID) {
@@ -98,13 +98,13 @@ func (c *Client) Capabilities(ctx context.Context) (Capabilities, error) {
 	return caps, nil
 }
 
-// get reads the data of a 200 into v.
-func (c *Client) get(ctx context.Context, act, path string, v any) error {
+// get reads the data of a 200, whose answer has at most limit bytes, into v.
+func (c *Client) get(ctx context.Context, act, path string, limit int64, v any) error {
 	req, err := c.newRequest(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return fmt.Errorf("orbit: %s: %w", act, err)
 	}
-	r, err := c.exchange(req, maxBatchAnswer)
+	r, err := c.exchange(req, limit)
 	if err != nil {
 		return &UnknownOutcomeError{Act: act, Err: err}
 	}
