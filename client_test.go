@@ -617,3 +617,39 @@ func TestAReadTakesNoMoreThanOneMiBOrAPage(t *testing.T) {
 		t.Error("a page beyond 2 MiB was read")
 	}
 }
+
+// A read has no outcome that could be unknown; its error is typed like the others.
+func TestErrorsOfReadsSayWhatIsWrong(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	dead, err := NewClient(gone.URL, testToken, ClientConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answering := func(f http.HandlerFunc) *Client { return serve(t, ClientConfig{}, f) }
+	tests := []struct {
+		name   string
+		client *Client
+		status int
+		want   string
+	}{
+		{"unreachable", dead, 0, "no answer from the server: "},
+		{"redirect", answering(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", 302) }), 302, "server redirects (HTTP status 302), which is not followed: check the address"},
+		{"foreign", answering(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }), 200, "not an Orbit envelope: check the address"},
+		{"gateway", answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }), 502, "answer is of no use (HTTP status 502)"},
+		{"unavailable", answering(func(w http.ResponseWriter, _ *http.Request) {
+			respond(w, 503, `"error":{"code":"UNAVAILABLE","message":"busy"}`)
+		}), 503, "read capabilities: server answered 503 UNAVAILABLE: busy"},
+	}
+	for _, test := range tests {
+		_, err := test.client.Capabilities(t.Context())
+		var unknown *UnknownOutcomeError
+		if !errors.As(err, &unknown) || unknown.Status != test.status {
+			t.Errorf("%s: %v, want an UnknownOutcomeError with status %d", test.name, err, test.status)
+			continue
+		}
+		if text := err.Error(); !strings.Contains(text, test.want) || strings.Contains(text, "outcome unknown") {
+			t.Errorf("%s: %q, want %q", test.name, text, test.want)
+		}
+	}
+}

@@ -24,7 +24,7 @@ func (c *Client) GetTask(ctx context.Context, id string) (Task, error) {
 		return Task{}, err
 	}
 	if w.ID != id {
-		return Task{}, &UnknownOutcomeError{Act: "get task", Status: http.StatusOK, Err: errors.New("answer has another task")}
+		return Task{}, unread(&UnknownOutcomeError{Act: "get task", Status: http.StatusOK, Err: errors.New("answer has another task")})
 	}
 	return w.task(), nil
 }
@@ -93,7 +93,7 @@ func (c *Client) Capabilities(ctx context.Context) (Capabilities, error) {
 	}
 	if caps.Contract != ContractName || !ValidID(caps.NamespaceID) || !ValidID(caps.ApplicationID) {
 		err := fmt.Errorf("answer is not one of contract %s", ContractName)
-		return Capabilities{}, &UnknownOutcomeError{Act: "read capabilities", Status: http.StatusOK, Err: err}
+		return Capabilities{}, unread(&UnknownOutcomeError{Act: "read capabilities", Status: http.StatusOK, Err: err})
 	}
 	return caps, nil
 }
@@ -106,16 +106,50 @@ func (c *Client) get(ctx context.Context, act, path string, limit int64, v any) 
 	}
 	r, err := c.exchange(req, limit)
 	if err != nil {
-		return &UnknownOutcomeError{Act: act, Err: err}
+		return unread(&UnknownOutcomeError{Act: act, Err: err})
 	}
 	data, refused, unreadable := r.open()
 	if data == nil {
-		return failed(act, r.status, refused, unreadable)
+		return unread(failed(act, r.status, refused, unreadable))
 	}
 	if err := readData(r.status, data, v); err != nil {
-		return &UnknownOutcomeError{Act: act, Status: r.status, Err: err}
+		return unread(&UnknownOutcomeError{Act: act, Status: r.status, Err: err})
 	}
 	return nil
+}
+
+// A readError is an UnknownOutcomeError, which it wraps, in the words of a read: a read
+// has no outcome that could be unknown.
+type readError struct{ unknown *UnknownOutcomeError }
+
+// unread puts err into the words of a read. A refusal is returned as it is.
+func unread(err error) error {
+	if unknown, ok := err.(*UnknownOutcomeError); ok {
+		return &readError{unknown}
+	}
+	return err
+}
+
+// Unwrap returns the UnknownOutcomeError.
+func (e *readError) Unwrap() error { return e.unknown }
+
+// Error returns the act, what went wrong and, where it may be at fault, the address.
+func (e *readError) Error() string {
+	u := e.unknown
+	var refused *APIError
+	switch {
+	case u.Status == 0 && errors.Is(u.Err, context.Canceled):
+		return fmt.Sprintf("orbit: %s: canceled: %v", u.Act, u.Err)
+	case u.Status == 0:
+		return fmt.Sprintf("orbit: %s: no answer from the server: %v", u.Act, u.Err)
+	case errors.As(u.Err, &refused):
+		return fmt.Sprintf("orbit: %s: server answered %d %s: %s (request %s)", u.Act, refused.Status, refused.Code, refused.Message, refused.RequestID)
+	case u.Status >= 300 && u.Status < 400:
+		return fmt.Sprintf("orbit: %s: server redirects (HTTP status %d), which is not followed: check the address", u.Act, u.Status)
+	case u.Status >= 500:
+		return fmt.Sprintf("orbit: %s: answer is of no use (HTTP status %d): %v", u.Act, u.Status, u.Err)
+	}
+	return fmt.Sprintf("orbit: %s: answer is of no use (HTTP status %d): %v: check the address", u.Act, u.Status, u.Err)
 }
 
 func readData(status int, data jsontext.Value, v any) error {
