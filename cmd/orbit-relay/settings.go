@@ -109,7 +109,7 @@ func openDatabase(ctx context.Context, env environment) (*sqldb.DB, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	db, err := drivers.Open(ctx, address)
+	db, err := drivers.OpenExisting(ctx, address)
 	if err != nil {
 		return nil, usageError{err}
 	}
