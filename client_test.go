@@ -634,7 +634,7 @@ func TestErrorsOfReadsSayWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		{"unreachable", dead, 0, "no answer from the server: "},
-		{"redirect", answering(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", 302) }), 302, "server redirects (HTTP status 302), which is not followed: check the address"},
+		{"redirect", answering(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) }), http.StatusFound, "server redirects (HTTP status 302), which is not followed: check the address"},
 		{"foreign", answering(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }), 200, "not an Orbit envelope: check the address"},
 		{"gateway", answering(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }), 502, "answer is of no use (HTTP status 502)"},
 		{"unavailable", answering(func(w http.ResponseWriter, _ *http.Request) {

@@ -172,7 +172,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // CLI-017: one clear line, exit 2, never a password or a token.
 func TestAMistakeGivesOneClearLineAndExitCode2(t *testing.T) {
-	empty := "sqlite:" + filepath.Join(t.TempDir(), "empty.db")
+	empty := dbtest.Open(t, dbtest.SQLite).Address
+	missing := "sqlite:" + filepath.Join(t.TempDir(), "missing.db")
 	good := dbtest.Open(t, dbtest.SQLite, migrations.Outbox).Address
 	occupied, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -204,6 +205,8 @@ func TestAMistakeGivesOneClearLineAndExitCode2(t *testing.T) {
 		{"malformed DSN", map[string]string{envDSN: "root:sesame@127.0.0.1/x"}, []string{"status"}, "DSN"},
 		{"unreachable database", map[string]string{envDSN: "root:sesame@tcp(127.0.0.1:1)/x"}, []string{"status"}, "127.0.0.1:1"},
 		{"no schema", with(envDatabase, empty), []string{"run"}, "orbit-migrate up --set outbox"},
+		{"no file", with(envDatabase, empty+".typo"), []string{"run"}, "there is no "},
+		{"no such database file", with(envDatabase, missing), []string{"status"}, "missing.db"},
 		{"no URL", with(envURL, ""), []string{"run"}, envURL},
 		{"malformed URL", with(envURL, "http://user:sesame@127.0.0.1"), []string{"run"}, "URL"},
 		{"plain http to another host", with(envURL, "http://orbit.example"), []string{"run"}, "https"},
