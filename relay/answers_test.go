@@ -284,9 +284,16 @@ func (w *world) wantAlone(t *testing.T, keys ...string) {
 // REL-027.
 func TestForbiddenForAllQueuesPausesTheTargetInsteadOfBlockingRowByRow(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
-		r := w.relay(quick())
-		w.start(r)
-		w.untilState(w.enqueueKeys("warm-up")[0], outbox.Delivered)
+		// What a hold keeps back is read together when it is lifted.
+		for _, queue := range []string{queueA, queueB} {
+			if err := w.store.Hold(t.Context(), "main", queue, outbox.Act{Operator: "me", Reason: "test"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		warmUp := message("warm-up")
+		warmUp.Request.QueueID = namespace // any other
+		w.start(w.relay(quick()))
+		w.untilState(w.enqueue(warmUp)[0], outbox.Delivered)
 		forbidden, refusals := true, 0
 		w.fake.set(func(f *orbitFake) {
 			f.answer = func(send) reply {
@@ -306,6 +313,7 @@ func TestForbiddenForAllQueuesPausesTheTargetInsteadOfBlockingRowByRow(t *testin
 			messages = append(messages, m)
 		}
 		seqs := w.enqueue(messages...)
+		w.exec("DELETE FROM orbit_outbox_hold")
 		w.eventually("the target was paused and tried several times", func() bool {
 			w.fake.mu.Lock()
 			defer w.fake.mu.Unlock()

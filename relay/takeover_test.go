@@ -279,7 +279,7 @@ func TestAStopThatCannotSettleLeavesTheRestToTheLeaseAndSaysSo(t *testing.T) {
 			return reply{}
 		}
 		cfg := quick()
-		cfg.StopTimeout = cfg.SendTimeout
+		cfg.Lease, cfg.SendTimeout, cfg.StopTimeout = 2*time.Second, time.Second, time.Second
 		ctx, cancel := contextWithCancel(t)
 		r := w.relay(cfg)
 		done := make(chan error, 1)
@@ -310,7 +310,7 @@ func TestAShardWithUnwrittenAnswersIsLeftToItsLease(t *testing.T) {
 		w.enqueueKeys("subject")
 		fault := tap{fails: func(query string) bool { return strings.Contains(query, "SET state = 2") }}
 		cfg := quick()
-		cfg.StopTimeout = cfg.SendTimeout
+		cfg.Lease, cfg.SendTimeout, cfg.StopTimeout = 2*time.Second, time.Second, time.Second
 		r, err := relay.New(fault.open(t, w.db), []relay.Target{w.target()}, cfg)
 		if err != nil {
 			t.Fatal(err)
