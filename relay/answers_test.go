@@ -111,8 +111,8 @@ func (w *world) checkAnswer(t *testing.T, c answerCase, seq int64, neighbours []
 			close(gave)
 			return c.first
 		}
-		// Held back, so that the row stays as the first answer left it.
-		return reply{status: 503, code: orbit.CodeUnavailable}
+		// An answer about the credential, so that the row stays as the first one left it.
+		return reply{status: 401, code: orbit.CodeUnauthenticated}
 	}
 	cfg := quick()
 	cfg.SendTimeout = 500 * time.Millisecond

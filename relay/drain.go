@@ -78,3 +78,45 @@ func (r *Relay) awaitLead(ctx context.Context, shard int) (outbox.Lease, error) 
 		}
 	}
 }
+
+// drained reports whether nothing is left that can be sent now, and notes what is left
+// all the same.
+func (r *reader) drained() bool {
+	if r.blocked || r.flight.open() > 0 || r.rewind.Load() {
+		return false
+	}
+	var left []Left
+	for _, lane := range r.lanes {
+		if lane.Wait > 0 {
+			continue
+		}
+		reason, final := r.reason(lane)
+		if !final {
+			return false
+		}
+		if reason != "" {
+			left = append(left, Left{Shard: r.term.now().Shard, Target: lane.Target, QueueID: lane.QueueID, Reason: reason})
+		}
+	}
+	r.left = left
+	return true
+}
+
+// reason tells why due rows of a lane are not sent, and whether that will not change
+// soon.
+func (r *reader) reason(lane outbox.Lane) (string, bool) {
+	g := r.relay.gates[lane.Target]
+	switch {
+	case g == nil:
+		return "no credential for this target", true
+	case r.onHold(lane.Target, lane.QueueID):
+		return "held by an operator", true
+	}
+	if s, why := g.standing(); s != gateOpen {
+		return why, s != gateTrial && g.wasProbed()
+	}
+	if room, _ := r.lead.lanes.room(lane.ID); room == roomNone {
+		return "queue is full", true
+	}
+	return "", r.ended[lane.ID]
+}

@@ -1,0 +1,220 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/orbitkit/orbit/outbox"
+)
+
+// A picked row has room in its pipe.
+type picked struct {
+	due                  outbox.Due
+	lane                 int64
+	pipe                 *pipe
+	gateTrial, laneTrial bool
+}
+
+// pick goes once round the lanes and reserves room for what fits.
+func (r *reader) pick(ctx context.Context) (all []picked, err error) {
+	var size int
+	for range r.lanes {
+		lane := r.lanes[r.turn%len(r.lanes)]
+		r.turn++
+		some, err := r.pickLane(ctx, lane)
+		if err != nil {
+			r.unpick(all)
+			return nil, err
+		}
+		all = append(all, some...)
+		for _, p := range some {
+			size += p.due.Size
+		}
+		if len(all) >= readRows || size >= r.cfg.BufferBytes {
+			break // one Fetch takes no more
+		}
+	}
+	return all, nil
+}
+
+// unpick undoes a pick: the rows will be found again.
+func (r *reader) unpick(all []picked) {
+	for _, p := range all {
+		r.release(p)
+	}
+	r.rewind.Store(true)
+}
+
+// release gives back what was reserved for a row.
+func (r *reader) release(p picked) {
+	p.pipe.free(p.due.Size)
+	if p.gateTrial {
+		p.pipe.gate.endTrial()
+	}
+	if p.laneTrial {
+		r.lead.lanes.endTrial(p.lane)
+	}
+}
+
+// pickLane looks at one lane, if anything of it may be sent.
+func (r *reader) pickLane(ctx context.Context, lane outbox.Lane) ([]picked, error) {
+	p, most := r.laneRoom(lane)
+	if most == roomNone {
+		return nil, nil
+	}
+	due, err := r.store.ReadDue(ctx, r.term.now().Shard, lane.ID, r.places[lane.ID], readRows)
+	if err != nil {
+		return nil, err
+	}
+	return r.choose(lane, p, due, most), nil
+}
+
+// laneRoom returns the pipe of a lane and how much of the lane may be sent now. It
+// notes when to look again.
+func (r *reader) laneRoom(lane outbox.Lane) (*pipe, int) {
+	if left := lane.Wait - time.Since(r.listed); left > 0 {
+		r.sleep = min(r.sleep, left)
+		return nil, roomNone
+	}
+	if r.ended[lane.ID] {
+		return nil, roomNone
+	}
+	p := r.pipeOf(lane.Target)
+	if p == nil {
+		return nil, roomNone
+	}
+	if r.onHold(lane.Target, lane.QueueID) {
+		r.sleep = min(r.sleep, lookAgain)
+		return nil, roomNone
+	}
+	atGate, until := p.gate.room()
+	r.wakeAt(until)
+	atLane, until := r.lead.lanes.room(lane.ID)
+	r.wakeAt(until)
+	most := min(atGate, atLane)
+	if most != roomNone && (!p.vacant() || r.flight.open() >= maxOpen) {
+		r.blocked = true
+		return nil, roomNone
+	}
+	return p, most
+}
+
+func (r *reader) wakeAt(t time.Time) {
+	if !t.IsZero() {
+		r.sleep = min(r.sleep, max(0, time.Until(t)))
+	}
+}
+
+// pipeOf returns the pipe of a target, with senders behind it, or nil if this relay has
+// no credential for the target: such rows are left alone.
+func (r *reader) pipeOf(target string) *pipe {
+	if p := r.pipes[target]; p != nil {
+		return p
+	}
+	g := r.relay.gates[target]
+	if g == nil {
+		if !r.lone[target] {
+			r.lone[target] = true
+			r.relay.noteUnclaimed(target)
+		}
+		return nil
+	}
+	p := newPipe(r.lead, g)
+	r.pipes[target] = p
+	for range r.cfg.Senders {
+		r.senders.Go(func() { p.send(r.stop, r.hard) })
+	}
+	return p
+}
+
+// choose reserves room for rows of a lane and moves its place behind them.
+func (r *reader) choose(lane outbox.Lane, p *pipe, due []outbox.Due, most int) (all []picked) {
+	for _, d := range due {
+		switch {
+		case r.flight.has(d.Seq):
+		case p.gate.shuns(d.Seq):
+			r.passedBy[lane.Target]++
+		case !p.reserve(d.Size):
+			r.blocked = true
+			return all
+		default:
+			row, ok := r.onTrial(lane, p, d, most)
+			if !ok {
+				p.free(d.Size)
+				return all
+			}
+			all = append(all, row)
+		}
+		r.places[lane.ID] = d.Cursor()
+		if most == roomTrial && len(all) == 1 {
+			return all
+		}
+	}
+	r.ended[lane.ID] = len(due) < readRows
+	return all
+}
+
+// onTrial begins the trials that the row is to be; false if another shard was faster.
+func (r *reader) onTrial(lane outbox.Lane, p *pipe, d outbox.Due, most int) (picked, bool) {
+	row := picked{due: d, lane: lane.ID, pipe: p}
+	if most != roomTrial {
+		return row, true
+	}
+	if atGate, _ := p.gate.room(); atGate != roomAll {
+		if !p.gate.beginTrial() {
+			return row, false
+		}
+		row.gateTrial = true
+	}
+	if atLane, _ := r.lead.lanes.room(lane.ID); atLane != roomAll {
+		r.lead.lanes.beginTrial(lane.ID)
+		row.laneTrial = true
+	}
+	return row, true
+}
+
+// forgiveShunned lets rows that closed a gate through where no others are left.
+func (r *reader) forgiveShunned() (any bool) {
+	for target := range r.passedBy {
+		if r.flight.open() == 0 {
+			r.relay.gates[target].forgive()
+			r.rewind.Store(true)
+			r.listed = time.Time{}
+			any = true
+		}
+	}
+	return any
+}
+
+// fetch reads the picked rows and puts them into their pipes.
+func (r *reader) fetch(ctx context.Context, all []picked) error {
+	bySeq := make(map[int64]picked, len(all))
+	seqs := make([]int64, len(all))
+	for i, p := range all {
+		bySeq[p.due.Seq], seqs[i] = p, p.due.Seq
+	}
+	rows, err := r.store.Fetch(ctx, seqs)
+	if err != nil {
+		r.unpick(all)
+		return err
+	}
+	now := time.Now()
+	lease := r.term.now()
+	byPipe := map[*pipe][]*entry{}
+	for i := range rows {
+		p := bySeq[rows[i].Seq]
+		delete(bySeq, rows[i].Seq)
+		e := &entry{row: rows[i], read: now, gateTrial: p.gateTrial, laneTrial: p.laneTrial}
+		e.alone = p.pipe.gate.sendsAlone(e.row.Seq)
+		e.suspect = lease.TookOver && e.row.DueAt.Before(lease.Since)
+		r.flight.add(e.row.Seq)
+		byPipe[p.pipe] = append(byPipe[p.pipe], e)
+	}
+	for p, entries := range byPipe {
+		p.push(false, entries...)
+	}
+	for _, gone := range bySeq { // settled or taken by an operator meanwhile
+		r.release(gone)
+	}
+	return nil
+}
