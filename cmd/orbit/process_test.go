@@ -108,7 +108,7 @@ func TestSignals(t *testing.T) {
 // Issue "Speed": an idle orbit dev takes less than 60 MiB.
 func TestIdleMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("reads /proc")
+		t.Skip("needs Linux: reads /proc")
 	}
 	p := startProcess(t, program(t))
 	submitOne(t, p.url, p.creds)
