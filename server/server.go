@@ -21,7 +21,7 @@ import (
 )
 
 // The versions of the server's schema that this release runs on (MIG-008).
-const minSchema, maxSchema = 13, 13
+const minSchema, maxSchema = 14, 14
 
 const (
 	schemaTimeout   = 10 * time.Second

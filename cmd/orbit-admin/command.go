@@ -17,9 +17,8 @@ import (
 	"github.com/orbitkit/orbit/server"
 )
 
-// The versions of the server's schema that this program writes to (MIG-008). Its tables
-// have been there since the first step, the quota row of an application since the tenth.
-const minSchema, maxSchema = 10, 13
+// The versions of the server's schema that this program writes to (MIG-008).
+const minSchema, maxSchema = 14, 14
 
 // An environment is what the program gets from outside.
 type environment struct {

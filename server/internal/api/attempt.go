@@ -33,7 +33,7 @@ func (c *call) listAttempts() error {
 	if err != nil {
 		return err
 	}
-	id, err := sqldb.ParseID(c.task)
+	id, err := sqldb.ParseID(c.subject)
 	if err != nil {
 		return errNoTask
 	}

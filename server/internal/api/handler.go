@@ -86,7 +86,8 @@ type call struct {
 	r         *http.Request
 	id        sqldb.ID // of the request, made here: what the client sends is not adopted
 	principal auth.Principal
-	task      string // id in the path
+	subject   string // id of the thing that the path names: a task or a queue
+	part      string // id of a part of it, such as an attempt
 	answered  bool
 	read      bool // the body has been read to its end
 }
@@ -105,11 +106,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers or returns why not.
 func (c *call) serve() error {
-	route, task, found := find(c.r)
+	route, subject, part, found := find(c.r)
 	if !found {
 		return errNoPath
 	}
-	c.task = task
+	c.subject, c.part = subject, part
 	serve, allowed := route.methods[c.r.Method]
 	if !allowed {
 		return route.notAllowed()

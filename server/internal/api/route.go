@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,6 +25,17 @@ func post(serve func(*call) error) route {
 	return route{methods: map[string]func(*call) error{http.MethodPost: serve}}
 }
 
+func patch(serve func(*call) error) route {
+	return route{methods: map[string]func(*call) error{http.MethodPatch: serve}}
+}
+
+// and joins what one path offers.
+func (r route) and(other route) route {
+	joined := route{public: r.public, methods: maps.Clone(r.methods)}
+	maps.Copy(joined.methods, other.methods)
+	return joined
+}
+
 func public(r route) route {
 	r.public = true
 	return r
@@ -41,32 +53,48 @@ var fixed = map[string]route{
 	wire.Path: public(get((*call).worker)),
 }
 
-// ofTask are the paths below one task.
-var ofTask = map[string]route{
-	"":          get((*call).getTask),
-	"/attempts": get((*call).listAttempts),
+// below are the paths that name one thing: the collection, then what follows the id of
+// the thing. A custom method is a suffix :name (API-028), and {} is a second id.
+var below = map[string]map[string]route{
+	"/v1/tasks/": {
+		"":          get((*call).getTask),
+		"/attempts": get((*call).listAttempts),
+	},
+	"/v1/queues/": {},
 }
 
-const taskPrefix = "/v1/tasks/"
-
-// find returns the route of a request and the id of the task that its path names. Paths
-// match exactly: no cleaning of //, no trailing slash, no redirect. A custom method is
-// the suffix :name of the last segment, and a task has none here (API-028).
-func find(r *http.Request) (found route, task string, ok bool) {
+// find returns the route of a request and the ids that its path names. Paths match
+// exactly: no cleaning of //, no trailing slash, no redirect.
+func find(r *http.Request) (found route, subject, part string, ok bool) {
 	path, ok := plainPath(r.URL)
 	if !ok {
-		return route{}, "", false
+		return route{}, "", "", false
 	}
 	if found, ok = fixed[path]; ok {
-		return found, "", true
+		return found, "", "", true
 	}
-	rest, below := strings.CutPrefix(path, taskPrefix)
-	if !below {
-		return route{}, "", false
+	for collection, routes := range below {
+		rest, inside := strings.CutPrefix(path, collection)
+		if !inside {
+			continue
+		}
+		subject, rest = cutAny(rest, "/:")
+		if found, ok = routes[rest]; !ok {
+			rest, part = cutPart(rest)
+			found, ok = routes[rest]
+		}
+		return found, subject, part, ok && subject != "" && !strings.Contains(part, ":")
 	}
-	id, rest := cutSegment(rest)
-	found, ok = ofTask[rest]
-	return found, id, ok && id != "" && !strings.Contains(id, ":")
+	return route{}, "", "", false
+}
+
+// cutPart takes the id out of /parts/id.
+func cutPart(path string) (pattern, part string) {
+	at := strings.LastIndexByte(path, '/')
+	if at <= 0 || at == len(path)-1 {
+		return path, ""
+	}
+	return path[:at+1] + "{}", path[at+1:]
 }
 
 // plainPath returns the decoded path, unless an encoded slash would make it look like
@@ -78,9 +106,9 @@ func plainPath(u *url.URL) (string, bool) {
 	return u.Path, true
 }
 
-// cutSegment cuts path before its first slash.
-func cutSegment(path string) (segment, rest string) {
-	if i := strings.IndexByte(path, '/'); i >= 0 {
+// cutAny cuts path before the first of the characters.
+func cutAny(path, characters string) (before, rest string) {
+	if i := strings.IndexAny(path, characters); i >= 0 {
 		return path[:i], path[i:]
 	}
 	return path, ""

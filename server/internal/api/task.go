@@ -24,7 +24,7 @@ func (c *call) getTask() error {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), requestTimeout)
 	defer cancel()
-	id, err := sqldb.ParseID(c.task)
+	id, err := sqldb.ParseID(c.subject)
 	if err != nil {
 		return errNoTask // AMB-071
 	}
