@@ -6,6 +6,7 @@ import (
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/idempotency"
 )
 
 // An Item is one submit that has passed every check but those of this package.
@@ -31,7 +32,7 @@ type Outcome struct {
 
 var (
 	// ErrConflict reports that the key already stands for other content.
-	ErrConflict = errors.New(orbit.ConflictMessage)
+	ErrConflict = idempotency.ErrConflict
 	// ErrUnavailable reports that the database could not be asked or did not answer. The
 	// item may have been accepted: the sender must repeat it with the same key.
 	ErrUnavailable = errors.New("acceptance is unknown")
