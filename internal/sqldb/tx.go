@@ -14,6 +14,10 @@ import (
 // connection, and if that fails too reports the outcome as unknown (ERR-017).
 var ErrUnknownCommit = errors.New("outcome of commit is unknown")
 
+// ErrAgain asks for the transaction to be run anew: a function that found something else
+// than it had expected, and took the wrong locks for it, returns an error that wraps it.
+var ErrAgain = errors.New("transaction is to be run again")
+
 const (
 	maxTries  = 8
 	retryStep = 5 * time.Millisecond // grows with each try, jittered
@@ -44,8 +48,8 @@ func (tx *Tx) Now(ctx context.Context) (int64, error) {
 }
 
 // Tx runs f in a transaction and commits it. Any error of f rolls back. After a
-// deadlock, a lock wait timeout, a record changed since it was read, or a busy SQLite
-// file, the whole of f runs again a bounded number of times. An error that wraps
+// deadlock, a lock wait timeout, a record changed since it was read, a busy SQLite file,
+// or an ErrAgain of f, the whole of f runs again a bounded number of times. An error that wraps
 // ErrUnknownCommit means that the transaction may have committed; every other error
 // means that it has not.
 func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
@@ -54,11 +58,15 @@ func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
 		if try > 0 && !sleep(ctx, rand.N(retryStep<<min(try, 5))) {
 			return err
 		}
-		if err = db.tryTx(ctx, f); err == nil || errors.Is(err, ErrUnknownCommit) || !db.dialect.Transient(err) {
+		if err = db.tryTx(ctx, f); err == nil || errors.Is(err, ErrUnknownCommit) || !db.runsAgain(err) {
 			return err
 		}
 	}
 	return fmt.Errorf("gave up after %d tries: %w", maxTries, err)
+}
+
+func (db *DB) runsAgain(err error) bool {
+	return errors.Is(err, ErrAgain) || db.dialect.Transient(err)
 }
 
 // TxResolve is Tx for a transaction that wrote an identity: if the answer to COMMIT is

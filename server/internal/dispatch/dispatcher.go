@@ -11,6 +11,7 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+	"github.com/orbitkit/orbit/server/internal/quota"
 )
 
 // MaxBatch is how many items one transaction takes; longer slices are cut (LIC-014).
@@ -33,6 +34,8 @@ type Config struct {
 	// Wake is called after a commit with the lanes that have a READY task more, the
 	// timer's (0) among them. It must not block. Default: nobody is told.
 	Wake func(lanes []int64)
+	// Modes is what the node remembers of limits. Default: the dispatcher remembers alone.
+	Modes *quota.Modes
 	// Log gets what is swallowed. Default: discarded.
 	Log *slog.Logger
 }
@@ -53,6 +56,7 @@ type Dispatcher struct {
 	wake    func([]int64)
 	log     *slog.Logger
 	limited limitedQueues
+	modes   *quota.Modes
 }
 
 // New returns a dispatcher that writes node, 1 to 64 bytes, into what it claims.
@@ -63,6 +67,9 @@ func New(db *sqldb.DB, node string, cfg Config) (*Dispatcher, error) {
 	if cfg.Wake == nil {
 		cfg.Wake = func([]int64) {}
 	}
+	if cfg.Modes == nil {
+		cfg.Modes = &quota.Modes{}
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -72,7 +79,7 @@ func New(db *sqldb.DB, node string, cfg Config) (*Dispatcher, error) {
 	if node == "" || len(node) > 64 {
 		return nil, fmt.Errorf("node id must be 1 to 64 bytes, has %d", len(node))
 	}
-	return &Dispatcher{db: db, node: node, lease: cfg.Lease.Microseconds(), wake: cfg.Wake, log: cfg.Log}, nil
+	return &Dispatcher{db: db, node: node, lease: cfg.Lease.Microseconds(), wake: cfg.Wake, log: cfg.Log, modes: cfg.Modes}, nil
 }
 
 // Lease returns how long an attempt is leased.

@@ -47,7 +47,7 @@ func (d *Dispatcher) finishBatch(ctx context.Context, list []Finish) ([]Finished
 	var answers []Finished
 	err := d.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
 		answers = nil
-		s, err := settle.OpenAttempts(ctx, tx, attemptsOf(list))
+		s, err := settle.OpenAttempts(ctx, tx, d.modes, attemptsOf(list))
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/orbitkit/orbit/server/internal/dispatch"
 	"github.com/orbitkit/orbit/server/internal/dispatch/dispatchtest"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+	"github.com/orbitkit/orbit/server/internal/quota"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
@@ -107,7 +108,7 @@ func expireTimeout(w *dispatchtest.World, attempt sqldb.ID) {
 
 // endByCancel is what a cancel does to a leased attempt.
 func endByCancel(ctx context.Context, tx *sqldb.Tx, attempt sqldb.ID) error {
-	s, err := settle.OpenAttempts(ctx, tx, []sqldb.ID{attempt})
+	s, err := settle.OpenAttempts(ctx, tx, &quota.Modes{}, []sqldb.ID{attempt})
 	if err != nil {
 		return err
 	}

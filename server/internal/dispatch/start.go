@@ -96,7 +96,7 @@ func startedNow(s *settle.Settlement, a *settle.Attempt, t *settle.Task) Started
 // which a start does not lock.
 func (d *Dispatcher) endLate(ctx context.Context, attempts []sqldb.ID) error {
 	return d.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
-		s, err := settle.OpenAttempts(ctx, tx, attempts)
+		s, err := settle.OpenAttempts(ctx, tx, d.modes, attempts)
 		if err != nil {
 			return nil, err
 		}

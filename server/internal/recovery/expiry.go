@@ -33,7 +33,7 @@ func (r *Recovery) ExpireLeases(ctx context.Context) (int, error) {
 
 func (r *Recovery) expireLeases(ctx context.Context, ids []sqldb.ID) error {
 	return r.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
-		s, err := settle.OpenAttempts(ctx, tx, ids)
+		s, err := settle.OpenAttempts(ctx, tx, r.cfg.Modes, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (r *Recovery) ExpireWaiting(ctx context.Context) (int, error) {
 
 func (r *Recovery) expireWaiting(ctx context.Context, ids []sqldb.ID) error {
 	return r.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
-		s, err := settle.OpenTasks(ctx, tx, ids)
+		s, err := settle.OpenTasks(ctx, tx, r.cfg.Modes, ids)
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+	"github.com/orbitkit/orbit/server/internal/quota"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
@@ -31,6 +32,8 @@ type Config struct {
 	// Wake is called after a commit with the lanes that have a READY task more. It must
 	// not block. Default: nobody is told.
 	Wake func(lanes []int64)
+	// Modes is what the node remembers of limits. Default: the recovery remembers alone.
+	Modes *quota.Modes
 	// Log gets what is swallowed. Default: discarded.
 	Log *slog.Logger
 }
@@ -55,6 +58,9 @@ func New(db *sqldb.DB, cfg Config) *Recovery {
 	}
 	if cfg.Wake == nil {
 		cfg.Wake = func([]int64) {}
+	}
+	if cfg.Modes == nil {
+		cfg.Modes = &quota.Modes{}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

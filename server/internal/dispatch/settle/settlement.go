@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/quota"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
@@ -26,7 +27,8 @@ type Settlement struct {
 	Now int64 // the database's time, read under the locks
 
 	tx       *sqldb.Tx
-	keyless  bool // keys are not locked: nothing may end
+	quota    *quota.Ledger // nil if it was opened for nothing that ends a task
+	keyless  bool          // keys are not locked: nothing may end
 	keys     Keys
 	tasks    map[sqldb.ID]*Task
 	attempts map[sqldb.ID]*Attempt
@@ -38,30 +40,38 @@ type Settlement struct {
 	freed   []Digest // keys that may let a parked task go
 }
 
+// owners are the rows that stand above tasks in the order of locks.
+type owners struct {
+	tasks  []sqldb.ID
+	queues []sqldb.ID // of each task
+	keys   []Digest   // of those that have one
+}
+
 const selectOwners = `
-SELECT a.task_id, t.concurrency_key_digest
+SELECT a.task_id, t.queue_id, t.concurrency_key_digest
 FROM attempt a
 JOIN task t ON t.id = a.task_id
 WHERE a.id IN `
 
-// OpenAttempts locks attempts with their tasks and resource keys. Attempts that do not
-// exist are left out.
-func OpenAttempts(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (*Settlement, error) {
-	tasks, digests, err := readOwners(ctx, tx, selectOwners, ids)
+// OpenAttempts locks attempts with their tasks, resource keys and quotas. Attempts that do
+// not exist are left out. An error that wraps [sqldb.ErrAgain] has the transaction run
+// anew, see [quota.Open].
+func OpenAttempts(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, ids []sqldb.ID) (*Settlement, error) {
+	above, err := readOwners(ctx, tx, selectOwners, ids)
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, tx, tasks, digests, ids)
+	return openToEnd(ctx, tx, modes, above, ids)
 }
 
-// OpenToStart locks attempts with their tasks, but no resource key: attempts can only
-// be started in it.
+// OpenToStart locks attempts with their tasks, but no resource key and no quota: attempts
+// can only be started in it.
 func OpenToStart(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (*Settlement, error) {
-	tasks, _, err := readOwners(ctx, tx, selectOwners, ids)
+	above, err := readOwners(ctx, tx, selectOwners, ids)
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(ctx, tx, tasks, nil, ids)
+	s, err := open(ctx, tx, above.tasks, nil, ids)
 	if s != nil {
 		s.keyless = true
 	}
@@ -69,18 +79,18 @@ func OpenToStart(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (*Settlement
 }
 
 const selectKeysOfTasks = `
-SELECT id, concurrency_key_digest
+SELECT id, queue_id, concurrency_key_digest
 FROM task
 WHERE id IN `
 
-// OpenTasks locks tasks with their resource keys and, if they have one, their live
-// attempt.
-func OpenTasks(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (*Settlement, error) {
-	tasks, digests, err := readOwners(ctx, tx, selectKeysOfTasks, ids)
+// OpenTasks locks tasks with their resource keys, their quotas and, if they have one,
+// their live attempt. Its errors are those of OpenAttempts.
+func OpenTasks(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, ids []sqldb.ID) (*Settlement, error) {
+	above, err := readOwners(ctx, tx, selectKeysOfTasks, ids)
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, tx, tasks, digests, nil)
+	return openToEnd(ctx, tx, modes, above, nil)
 }
 
 // OpenKeys locks resource keys alone.
@@ -88,37 +98,50 @@ func OpenKeys(ctx context.Context, tx *sqldb.Tx, digests []Digest) (*Settlement,
 	return open(ctx, tx, nil, digests, nil)
 }
 
-// readOwners reads, without a lock, what never changes of a task: its id and its key.
-func readOwners(ctx context.Context, tx *sqldb.Tx, query string, ids []sqldb.ID) (tasks []sqldb.ID, digests []Digest, err error) {
+// readOwners reads, without a lock, what never changes of a task: its queue and its key.
+func readOwners(ctx context.Context, tx *sqldb.Tx, query string, ids []sqldb.ID) (above owners, err error) {
 	ids = SortedIDs(ids)
 	if len(ids) == 0 {
-		return nil, nil, nil
+		return owners{}, nil
 	}
 	rows, err := tx.QueryContext(ctx, query+sqldb.Placeholders(len(ids)), IDArgs(ids)...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read keys of tasks: %w", err)
+		return owners{}, fmt.Errorf("read keys of tasks: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var (
-			id     sqldb.ID
-			column []byte
+			id, queue sqldb.ID
+			column    []byte
 		)
-		if err := rows.Scan(&id, &column); err != nil {
-			return nil, nil, fmt.Errorf("read keys of tasks: %w", err)
+		if err := rows.Scan(&id, &queue, &column); err != nil {
+			return owners{}, fmt.Errorf("read keys of tasks: %w", err)
 		}
-		tasks = append(tasks, id)
+		above.tasks, above.queues = append(above.tasks, id), append(above.queues, queue)
 		switch digest, keyed, err := ParseDigest(column); {
 		case err != nil:
-			return nil, nil, fmt.Errorf("task %v: %w", id, err)
+			return owners{}, fmt.Errorf("task %v: %w", id, err)
 		case keyed:
-			digests = append(digests, digest)
+			above.keys = append(above.keys, digest)
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, nil, fmt.Errorf("read keys of tasks: %w", err)
+		return owners{}, fmt.Errorf("read keys of tasks: %w", err)
 	}
-	return tasks, digests, nil
+	return above, nil
+}
+
+// openToEnd is open for what may end tasks.
+func openToEnd(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, above owners, attempts []sqldb.ID) (*Settlement, error) {
+	ledger, err := quota.Open(ctx, tx, modes, above.queues)
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(ctx, tx, above.tasks, above.keys, attempts)
+	if s != nil {
+		s.quota = ledger
+	}
+	return s, err
 }
 
 func open(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID, digests []Digest, attempts []sqldb.ID) (*Settlement, error) {
@@ -242,6 +265,9 @@ func (s *Settlement) LeaveLine(t *Task, act task.Act, reason string, credential 
 	if t.State != task.Waiting {
 		return task.Change{}, &task.ForbiddenError{State: t.State, Act: act}
 	}
+	if s.keyless {
+		return task.Change{}, fmt.Errorf("task %v cannot leave its line without the lock of its key", t.ID)
+	}
 	c, err := task.Apply(t.State, act, t.facts(s.Now))
 	if err != nil {
 		return c, err
@@ -264,6 +290,9 @@ func (s *Settlement) Recheck(k *Key) {
 // change moves a task in memory and notes what to write.
 func (s *Settlement) change(t *Task, c task.Change, e Ending, attempt sqldb.ID) {
 	s.moves.add(s.moveOf(t, c, e), t.ID)
+	if c.To.Terminal() && !t.State.Terminal() {
+		s.quota.Leave(t.Queue)
+	}
 	t.State, t.Uncertain, t.AttemptID = c.To, c.Uncertain, sqldb.ID{}
 	t.Revision++
 	reason := e.Reason
@@ -311,6 +340,11 @@ func (s *Settlement) Flush(ctx context.Context) (lanes []int64, err error) {
 	}
 	if err := s.keys.Save(ctx, s.tx); err != nil {
 		return nil, err
+	}
+	if s.quota != nil {
+		if err := s.quota.Save(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if lanes, err = s.promote(ctx); err != nil {
 		return nil, err
