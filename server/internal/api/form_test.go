@@ -25,9 +25,8 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		}
 	}
 	methods := []struct{ method, path, allow string }{
-		{"GET", "/v1/tasks", "POST"},
-		{"PUT", "/v1/tasks", "POST"},
-		{"OPTIONS", "/v1/tasks", "POST"},
+		{"PUT", "/v1/tasks", "GET, HEAD, POST"},
+		{"OPTIONS", "/v1/tasks", "GET, HEAD, POST"},
 		{"GET", "/v1/tasks:batch", "POST"},
 		{"POST", "/v1/tasks/" + id, "GET, HEAD"},
 		{"DELETE", "/v1/tasks/" + id, "GET, HEAD"},

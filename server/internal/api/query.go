@@ -2,7 +2,13 @@ package api
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/query"
+	"github.com/orbitkit/orbit/server/internal/task"
 )
 
 // noQuery refuses query parameters where there are none.
@@ -11,28 +17,38 @@ func (c *call) noQuery() error {
 	return err
 }
 
-// query returns the query parameters, each of which may occur once and must be one of
-// names (LIST-001, LIST-019).
-func (c *call) query(names ...string) (map[string]string, error) {
-	values, err := url.ParseQuery(c.r.URL.RawQuery)
+// query returns the query parameters of the request. See parseQuery.
+func (c *call) query(names ...string) (parameters, error) {
+	return parseQuery(c.r.URL.RawQuery, names)
+}
+
+// parameters are query parameters by name. One that is empty is present.
+type parameters map[string]string
+
+// parseQuery reads a query in which each parameter may occur once and must be one of names
+// (LIST-001, LIST-019).
+func parseQuery(raw string, names []string) (parameters, error) {
+	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return nil, badRequest("query: is malformed")
 	}
-	known := map[string]bool{}
+	known := 0
+	p := parameters{}
 	for _, name := range names {
-		known[name] = true
-	}
-	parameters := map[string]string{}
-	for name, all := range values {
-		if !known[name] {
-			return nil, badRequest("query: has a parameter that is not known")
+		all, present := values[name]
+		if !present {
+			continue
 		}
 		if len(all) > 1 {
 			return nil, badRequest(name + ": must occur once")
 		}
-		parameters[name] = all[0]
+		known++
+		p[name] = all[0]
 	}
-	return parameters, nil
+	if known < len(values) {
+		return nil, badRequest("query: has a parameter that is not known")
+	}
+	return p, nil
 }
 
 const (
@@ -40,9 +56,9 @@ const (
 	maxLimit     = 100
 )
 
-// limitOf reads the size of a page (LIST-008).
-func limitOf(parameters map[string]string) (int, error) {
-	text, present := parameters["limit"]
+// limit reads the size of a page (LIST-008).
+func (p parameters) limit() (int, error) {
+	text, present := p["limit"]
 	if !present {
 		return defaultLimit, nil
 	}
@@ -51,4 +67,85 @@ func limitOf(parameters map[string]string) (int, error) {
 		return 0, badRequest("limit: must be a number from 1 to 100")
 	}
 	return limit, nil
+}
+
+var taskListParameters = []string{
+	"queue_id", "state", "business_key", "created_from", "created_before", "limit", "cursor",
+}
+
+// taskFilter reads the filters of the list of tasks.
+func (p parameters) taskFilter() (f query.TaskFilter, err error) {
+	if f.Queue, err = p.queue(); err != nil {
+		return f, err
+	}
+	if f.State, err = p.state(); err != nil {
+		return f, err
+	}
+	if f.BusinessKey, err = p.businessKey(); err != nil {
+		return f, err
+	}
+	if f.CreatedFrom, err = p.instant("created_from"); err != nil {
+		return f, err
+	}
+	if f.CreatedBefore, err = p.instant("created_before"); err != nil {
+		return f, err
+	}
+	if f.CreatedFrom != nil && f.CreatedBefore != nil && *f.CreatedFrom >= *f.CreatedBefore {
+		return f, badRequest("created_from: must be earlier than created_before")
+	}
+	return f, nil
+}
+
+func (p parameters) queue() (sqldb.ID, error) {
+	text, present := p["queue_id"]
+	if !present {
+		return sqldb.ID{}, badRequest("queue_id: is required")
+	}
+	id, err := sqldb.ParseID(text)
+	if err != nil {
+		return id, badRequest("queue_id: must be 32 lower-case hexadecimal characters")
+	}
+	return id, nil
+}
+
+// states are those that a filter may name.
+var states = []task.State{
+	task.Waiting, task.Leased, task.Running, task.NeedsReview, task.Succeeded, task.Failed, task.Cancelled,
+}
+
+// state returns 0 if none is named (LIST-003).
+func (p parameters) state() (task.State, error) {
+	text, present := p["state"]
+	if !present {
+		return 0, nil
+	}
+	at := slices.IndexFunc(states, func(s task.State) bool { return s.String() == text })
+	if at < 0 {
+		return 0, badRequest("state: must be one of WAITING, LEASED, RUNNING, NEEDS_REVIEW, SUCCEEDED, FAILED, CANCELLED")
+	}
+	return states[at], nil
+}
+
+// businessKey returns "" if none is named. One that is named is not empty (LIST-004,
+// LIST-005).
+func (p parameters) businessKey() (string, error) {
+	key, present := p["business_key"]
+	if present && key == "" {
+		return "", badRequest("business_key: must have 1 to 191 Unicode characters")
+	}
+	return key, orbit.ValidateBusinessKey(key)
+}
+
+// instant reads a time, in microseconds UTC; nil means that none is given (LIST-007).
+func (p parameters) instant(name string) (*int64, error) {
+	text, present := p[name]
+	if !present {
+		return nil, nil
+	}
+	t, err := orbit.ParseTime(text)
+	if err != nil {
+		return nil, badRequest(name + ": " + err.Error())
+	}
+	micros := sqldb.Micros(t)
+	return &micros, nil
 }

@@ -46,8 +46,10 @@ var fixed = map[string]route{
 	"/healthz":         public(get((*call).health)),
 	"/readyz":          public(get((*call).ready)),
 	"/v1/capabilities": get((*call).capabilities),
-	"/v1/tasks":        post((*call).submit),
+	"/v1/tasks":        post((*call).submit).and(get((*call).listTasks)),
 	"/v1/tasks:batch":  post((*call).submitBatch),
+	"/v1/queues":       get((*call).listQueues),
+	"/v1/application":  get((*call).getApplication),
 	// The handler of workers authenticates by itself: it has to look again while a
 	// connection lasts.
 	wire.Path: public(get((*call).worker)),
@@ -57,10 +59,16 @@ var fixed = map[string]route{
 // the thing. A custom method is a suffix :name (API-028), and {} is a second id.
 var below = map[string]map[string]route{
 	"/v1/tasks/": {
-		"":          get((*call).getTask),
-		"/attempts": get((*call).listAttempts),
+		"":             get((*call).getTask),
+		"/source":      get((*call).getSource),
+		"/attempts":    get((*call).listAttempts),
+		"/attempts/{}": get((*call).getAttempt),
+		"/evidence":    get((*call).listEvidence),
+		"/evidence/{}": get((*call).getEvidence),
 	},
-	"/v1/queues/": {},
+	"/v1/queues/": {
+		"": get((*call).getQueue),
+	},
 }
 
 // find returns the route of a request and the ids that its path names. Paths match

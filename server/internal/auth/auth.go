@@ -168,6 +168,7 @@ func (a *Authenticator) read(ctx context.Context, id sqldb.ID) (credential, erro
 		return credential{}, fmt.Errorf("look up credential: %w", err)
 	}
 	copy(c.digest[:], digest)
+	c.principal.CursorKey = cursorKey(c.digest)
 	c.principal.Permissions = parseColumn(permissions)
 	c.expired = expires.Valid && expires.Int64 <= now
 	c.revoked = revoked.Valid

@@ -1,6 +1,11 @@
 package auth
 
-import "github.com/orbitkit/orbit/internal/sqldb"
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+)
 
 // A Principal is who sends a request: an accepted credential and what it may do now.
 // The credential alone decides the namespace (API-004). Its maps and slices are shared:
@@ -12,6 +17,17 @@ type Principal struct {
 	Permissions Permissions
 	AllQueues   bool                  // may use every queue of the namespace
 	Queues      map[sqldb.ID]struct{} // else these
+	// CursorKey authenticates the cursors of lists that the credential is given. It
+	// follows from the stored digest of its secret, so every node knows it and none
+	// stores it.
+	CursorKey [sha256.Size]byte
+}
+
+// cursorKey derives the key of a credential whose secret has digest.
+func cursorKey(digest [sha256.Size]byte) [sha256.Size]byte {
+	mac := hmac.New(sha256.New, digest[:])
+	mac.Write([]byte("orbit list cursor"))
+	return [sha256.Size]byte(mac.Sum(nil))
 }
 
 // Can reports whether the credential has permission.
