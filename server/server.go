@@ -16,6 +16,7 @@ import (
 	"github.com/orbitkit/orbit/server/internal/api"
 	"github.com/orbitkit/orbit/server/internal/auth"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
+	"github.com/orbitkit/orbit/server/internal/quota"
 	"github.com/orbitkit/orbit/server/internal/recovery"
 	"github.com/orbitkit/orbit/server/internal/session"
 )
@@ -80,6 +81,7 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	}
 	s := &Server{db: db, cfg: cfg, log: api.Quiet(cfg.Log, db.Dialect())}
 	authenticator := auth.New(db)
+	modes := &quota.Modes{}
 	var err error
 	s.hub, err = session.New(db, authenticator, session.Config{
 		Node: cfg.NodeID, Lease: cfg.Lease, ShortLease: cfg.ShortLease, DrainTimeout: cfg.StopTimeout / 2,
@@ -89,8 +91,8 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s.log = s.log.With("node_id", s.hub.Node())
-	s.recovery = recovery.New(db, recovery.Config{Wake: s.hub.Wake, Log: s.log})
-	s.committer = accept.New(db, accept.Config{Log: s.log, Wake: func(lanes []int64) {
+	s.recovery = recovery.New(db, recovery.Config{Wake: s.hub.Wake, Modes: modes, Log: s.log})
+	s.committer = accept.New(db, accept.Config{Modes: modes, Log: s.log, Wake: func(lanes []int64) {
 		s.hub.Wake(lanes)
 		s.recovery.Wake(lanes)
 	}})

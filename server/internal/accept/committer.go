@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/idempotency"
+	"github.com/orbitkit/orbit/server/internal/quota"
 )
 
 // Bounds of one transaction (LIC-014).
@@ -30,6 +32,11 @@ type Config struct {
 	// got READY tasks and with the timer's lane if it got delayed ones. It must not
 	// block. Default: nobody is told.
 	Wake func(lanes []int64)
+	// Modes is what the node remembers of limits. Default: the committer remembers alone.
+	Modes *quota.Modes
+	// Alone accepts each item in a transaction of its own, on the goroutine that submits
+	// it: it shows what grouping gives. Default: items share transactions.
+	Alone bool
 	// Timeout bounds how long the members of one transaction wait for the database
 	// before their acceptance is reported as unknown. Default 20s.
 	Timeout time.Duration
@@ -55,6 +62,9 @@ func New(db *sqldb.DB, cfg Config) *Committer {
 	if cfg.Wake == nil {
 		cfg.Wake = func([]int64) {}
 	}
+	if cfg.Modes == nil {
+		cfg.Modes = &quota.Modes{}
+	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 20 * time.Second
 	}
@@ -76,7 +86,7 @@ type group struct {
 type member struct {
 	Item
 	id     sqldb.ID // of the task that it may become
-	digest [32]byte // of its identity
+	digest idempotency.Identity
 	group  *group
 	index  int
 	over   bool  // it has its outcome
@@ -110,7 +120,11 @@ func (c *Committer) Submit(ctx context.Context, items []Item) []Outcome {
 	if len(items) == 0 {
 		return nil
 	}
-	if err := c.enqueue(g, items); err != nil {
+	members := membersOf(g, items)
+	if c.cfg.Alone {
+		return c.submitAlone(g, members)
+	}
+	if err := c.enqueue(members); err != nil {
 		return unavailable(len(items), err)
 	}
 	select {
@@ -135,12 +149,32 @@ var (
 	errPanicked = errors.New("acceptance panicked")
 )
 
-func (c *Committer) enqueue(g *group, items []Item) error {
+func membersOf(g *group, items []Item) []*member {
 	members := make([]*member, len(items))
-	bytes := 0
 	for i, item := range items {
-		members[i] = &member{Item: item, digest: identity(item.Namespace, item.Key), group: g, index: i}
-		bytes += members[i].size()
+		members[i] = &member{Item: item, digest: item.identity(), group: g, index: i}
+	}
+	return members
+}
+
+// submitAlone commits members one by one. Like a member of a larger transaction, one that
+// was begun is finished whether its sender waits or not.
+func (c *Committer) submitAlone(g *group, members []*member) []Outcome {
+	for _, m := range members {
+		m.id = sqldb.NewID()
+		if err := g.ctx.Err(); err != nil {
+			m.fail(err)
+			continue
+		}
+		c.commit(context.WithoutCancel(g.ctx), []*member{m})
+	}
+	return g.outcomes
+}
+
+func (c *Committer) enqueue(members []*member) error {
+	bytes := 0
+	for _, m := range members {
+		bytes += m.size()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +231,7 @@ func (c *Committer) ended(ctx context.Context) bool {
 func (c *Committer) take() (batch []*member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	identities := map[[32]byte]bool{}
+	identities := map[idempotency.Identity]bool{}
 	bytes := 0
 	behind := c.waiting[:0]
 	for _, m := range c.waiting {
@@ -278,10 +312,13 @@ func (c *Committer) accept(ctx context.Context, members []*member) ([]*member, e
 		if members, err = c.replay(ctx, reader, members); err != nil || len(members) == 0 {
 			return members, err
 		}
+		if members = dropConflicts(members); len(members) == 0 {
+			return nil, nil
+		}
 		if err = c.keys.ensure(ctx, members); err != nil {
 			return members, err
 		}
-		err = c.db.Tx(ctx, func(tx *sqldb.Tx) error { return write(ctx, tx, members) })
+		err = c.db.Tx(ctx, func(tx *sqldb.Tx) error { return write(ctx, tx, c.cfg.Modes, members) })
 		switch {
 		case err == nil:
 			c.conclude(members)
@@ -293,6 +330,18 @@ func (c *Committer) accept(ctx context.Context, members []*member) ([]*member, e
 		}
 	}
 	return members, fmt.Errorf("identity not found after %d rounds: %w", maxRounds, err)
+}
+
+// dropConflicts settles the members that their sender has found to be refused, and returns
+// the others.
+func dropConflicts(members []*member) []*member {
+	return slices.DeleteFunc(slices.Clone(members), func(m *member) bool {
+		refused := m.Retry != nil && m.Retry.Refused != nil
+		if refused {
+			m.settle(Outcome{Err: m.Retry.Refused})
+		}
+		return refused
+	})
 }
 
 // conclude settles the members of a transaction that is in force.

@@ -1,4 +1,4 @@
-// Package accept takes submits in, exactly once each.
+// Package accept takes submits and manual retries in, exactly once each.
 //
 // # One transaction for many
 //
@@ -14,9 +14,11 @@
 // the caller. Here follow (IDEM-019)
 //
 //	look the identity up    a repeat gets the first receipt and ends here
+//	state                   a manual retry of a task that is not at an end is refused
 //	make resource-key rows  in a short transaction of their own; they may stay
 //	insert the identity     two first submits with one key: one waits and becomes a repeat
-//	rules of the moment     times against the database's clock, then quotas
+//	rules of the moment     times against the database's clock, then the quotas of the
+//	                        application and of the queue
 //	insert the rest         task, event, audit, with the identity and its receipt
 //
 // A refused member takes its identity back in the same transaction, so that it leaves no

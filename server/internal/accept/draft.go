@@ -57,7 +57,7 @@ func newDraft(m *member, now int64) draft {
 // task is the task as its receipt shows it.
 func (m *member) task(available, deadline, now time.Time) *orbit.Task {
 	r := &m.Submission.Request
-	return &orbit.Task{
+	t := &orbit.Task{
 		ID:              m.id.String(),
 		NamespaceID:     m.Namespace.String(),
 		QueueID:         r.QueueID,
@@ -77,6 +77,10 @@ func (m *member) task(available, deadline, now time.Time) *orbit.Task {
 		CreatedAt:       now,
 		UpdatedAt:       now,
 	}
+	if m.Retry != nil {
+		t.RetryOf = m.Retry.Of.String()
+	}
+	return t
 }
 
 func (d *draft) receipt(item *Item) Receipt {

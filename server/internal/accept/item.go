@@ -1,7 +1,6 @@
 package accept
 
 import (
-	"crypto/sha256"
 	"errors"
 
 	"github.com/orbitkit/orbit"
@@ -9,7 +8,7 @@ import (
 	"github.com/orbitkit/orbit/server/internal/idempotency"
 )
 
-// An Item is one submit that has passed every check but those of this package.
+// An Item is one submit, or one manual retry, that has passed every check but those of this package.
 type Item struct {
 	Namespace   sqldb.ID
 	Queue       sqldb.ID // of the submission, which has it as text
@@ -19,14 +18,28 @@ type Item struct {
 	Submission  orbit.Submission
 	Traceparent string // empty means none
 	Minimal     bool   // the answer will not show the payload
+	Retry       *Retry // set if a person has a task repeated; Submission is then made of that task
+}
+
+// A Retry makes an item a manual retry: a new task linked to one that has failed or was
+// cancelled (AMB-072). Its key is one of the retries of that task.
+type Retry struct {
+	Of     sqldb.ID     // the task to be repeated
+	Root   sqldb.ID     // operation root of that task, and so of the new one
+	Digest orbit.Digest // of the command's content
+	Reason string       // for the audit: at most 4096 bytes
+	// Refused is a conflict with the state of the task, found by the caller. It is the
+	// outcome unless the key is known: a repeat gets its receipt first (IDEM-019).
+	Refused error
 }
 
 // An Outcome is what became of an item. If Err is set the rest means nothing.
 type Outcome struct {
 	Deduplicated bool // the receipt is that of an earlier submit with this key
 	Receipt      Receipt
-	// Err is an [*orbit.InvalidArgumentError] for a rule of the moment, ErrConflict, or
-	// an error that wraps ErrUnavailable. The first two leave no record.
+	// Err is an [*orbit.InvalidArgumentError] for a rule of the moment,
+	// [quota.ErrApplicationFull], [quota.ErrQueueFull], the Refused of a Retry,
+	// ErrConflict, or an error that wraps ErrUnavailable. All but the last leave no record.
 	Err error
 }
 
@@ -71,15 +84,27 @@ func (r Receipt) AppendMinimalTask(dst []byte) ([]byte, error) {
 	return t.AppendMinimalJSON(dst), nil
 }
 
-const operationSubmit = 1
+// operation is what the item's key stands for.
+func (i *Item) operation() idempotency.Operation {
+	if i.Retry != nil {
+		return idempotency.Retry
+	}
+	return idempotency.Submit
+}
 
-// identity is the primary key of the record of a submit: namespace, operation, no task,
-// key (IDEM-002).
-func identity(namespace sqldb.ID, key string) [sha256.Size]byte {
-	h := sha256.New()
-	h.Write(namespace[:])
-	h.Write([]byte{operationSubmit})
-	h.Write(make([]byte, len(sqldb.ID{})))
-	h.Write([]byte(key))
-	return [sha256.Size]byte(h.Sum(nil))
+// identity is the primary key of the item's record (IDEM-002).
+func (i *Item) identity() idempotency.Identity {
+	var subject sqldb.ID
+	if i.Retry != nil {
+		subject = i.Retry.Of
+	}
+	return idempotency.NewIdentity(i.Namespace, i.operation(), subject, i.Key)
+}
+
+// content is the digest by which a repeat is told from a conflict.
+func (i *Item) content() orbit.Digest {
+	if i.Retry != nil {
+		return i.Retry.Digest
+	}
+	return i.Submission.Digest
 }

@@ -19,7 +19,7 @@ import (
 const knownKeys = 1 << 16
 
 // A keyBook sees to it that resource keys have their row before a task refers to it. Rows
-// are never deleted, so to have seen one is enough. It is used by one goroutine.
+// are never deleted, so to have seen one is enough. It is safe for concurrent use.
 type keyBook struct {
 	db    *sqldb.DB
 	known *lru.Cache[[32]byte, struct{}]

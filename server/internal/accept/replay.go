@@ -8,9 +8,10 @@ import (
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/idempotency"
 )
 
-// A record is the stored identity of an accepted submit.
+// A record is the stored identity of an accepted item.
 type record struct {
 	task      sqldb.ID
 	algorithm []byte
@@ -47,7 +48,7 @@ func (c *Committer) replay(ctx context.Context, q sqldb.Querier, members []*memb
 }
 
 // ownLanes returns the lanes of the members that an earlier round has accepted.
-func ownLanes(records map[[32]byte]*record, members []*member) (lanes []int64) {
+func ownLanes(records map[idempotency.Identity]*record, members []*member) (lanes []int64) {
 	for _, m := range members {
 		if r, found := records[m.digest]; found && r.task == m.id {
 			lanes = m.draft.appendLane(lanes)
@@ -58,7 +59,8 @@ func ownLanes(records map[[32]byte]*record, members []*member) (lanes []int64) {
 
 // same reports whether the record is of the content that m carries.
 func (r *record) same(m *member) bool {
-	return string(r.algorithm) == orbit.DigestAlgorithm && bytes.Equal(r.content, m.Submission.Digest[:])
+	content := m.content()
+	return string(r.algorithm) == orbit.DigestAlgorithm && bytes.Equal(r.content, content[:])
 }
 
 // whole reports whether the receipt can be given.
@@ -72,7 +74,7 @@ SELECT digest, task_id, algorithm, content_digest, receipt, payload_at
 FROM idempotency
 WHERE digest IN `
 
-func readRecords(ctx context.Context, q sqldb.Querier, members []*member) (map[[32]byte]*record, error) {
+func readRecords(ctx context.Context, q sqldb.Querier, members []*member) (map[idempotency.Identity]*record, error) {
 	args := make([]any, len(members))
 	for i, m := range members {
 		args[i] = m.digest[:]
@@ -82,7 +84,7 @@ func readRecords(ctx context.Context, q sqldb.Querier, members []*member) (map[[
 		return nil, fmt.Errorf("look up identities: %w", err)
 	}
 	defer rows.Close()
-	records := map[[32]byte]*record{}
+	records := map[idempotency.Identity]*record{}
 	for rows.Next() {
 		var digest []byte
 		r := &record{}
@@ -90,7 +92,7 @@ func readRecords(ctx context.Context, q sqldb.Querier, members []*member) (map[[
 		if err != nil {
 			return nil, fmt.Errorf("look up identities: %w", err)
 		}
-		records[[32]byte(digest)] = r
+		records[idempotency.Identity(digest)] = r
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("look up identities: %w", err)
@@ -105,7 +107,7 @@ WHERE id IN `
 
 // readPayloads fills in the payloads of the receipts that will be shown: a receipt is
 // stored without a second copy of it.
-func readPayloads(ctx context.Context, q sqldb.Querier, records map[[32]byte]*record, members []*member) error {
+func readPayloads(ctx context.Context, q sqldb.Querier, records map[idempotency.Identity]*record, members []*member) error {
 	shown := map[sqldb.ID]*record{}
 	var args []any
 	for _, m := range members {

@@ -9,13 +9,15 @@ import (
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/quota"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
 // write makes the rows of members in one transaction. Members are in order of arrival, no
 // two with one identity. Locks are taken in the order of LIC-014: identities by digest,
-// resource keys by digest; tasks, events and audit rows are new.
-func write(ctx context.Context, tx *sqldb.Tx, members []*member) error {
+// quotas of applications and then of queues, resource keys by digest; tasks, events and
+// audit rows are new.
+func write(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, members []*member) error {
 	now, err := tx.Now(ctx)
 	if err != nil {
 		return err
@@ -26,7 +28,7 @@ func write(ctx context.Context, tx *sqldb.Tx, members []*member) error {
 	if err := insertIdentities(ctx, tx, members); err != nil {
 		return err
 	}
-	kept, err := refuse(ctx, tx, members)
+	kept, err := refuse(ctx, tx, modes, members)
 	if err != nil || len(kept) == 0 {
 		return err
 	}
@@ -57,8 +59,9 @@ func insertIdentities(ctx context.Context, tx *sqldb.Tx, members []*member) erro
 	args := make([]any, 0, len(sorted)*columns)
 	for _, m := range sorted {
 		d := &m.draft
-		args = append(args, m.digest[:], m.Namespace, operationSubmit, m.id, []byte(m.Key),
-			[]byte(orbit.DigestAlgorithm), m.Submission.Digest[:], http.StatusCreated, d.stored, d.payloadAt,
+		content := m.content()
+		args = append(args, m.digest[:], m.Namespace, int(m.operation()), m.id, []byte(m.Key),
+			[]byte(orbit.DigestAlgorithm), content[:], http.StatusCreated, d.stored, d.payloadAt,
 			d.now, d.now+orbit.IdempotencyRetention.Microseconds())
 	}
 	if _, err := tx.ExecContext(ctx, insertIdentity+sqldb.Rows(len(sorted), columns), args...); err != nil {
@@ -71,14 +74,23 @@ const deleteIdentities = `
 DELETE FROM idempotency
 WHERE digest IN `
 
-// refuse holds members to the rules of the moment and takes back the identities of those
-// that break one. It returns the others. Quotas of queue and application are checked
-// here, after the times: a member over its quota is refused like one that is late.
-func refuse(ctx context.Context, tx *sqldb.Tx, members []*member) ([]*member, error) {
+// refuse holds members to the rules of the moment, first to the times and then to the
+// quotas of application and queue, and takes back the identities of those that break one.
+// It returns the others. The last places of a quota go to the members that came first.
+func refuse(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, members []*member) ([]*member, error) {
+	var timely []*member
+	for _, m := range members {
+		if m.draft.refused = m.Submission.CheckAt(sqldb.Time(m.draft.now)); m.draft.refused == nil {
+			timely = append(timely, m)
+		}
+	}
+	if err := admit(ctx, tx, modes, timely); err != nil {
+		return nil, err
+	}
 	var kept []*member
 	var taken []any
 	for _, m := range members {
-		if m.draft.refused = m.Submission.CheckAt(sqldb.Time(m.draft.now)); m.draft.refused != nil {
+		if m.draft.refused != nil {
 			taken = append(taken, m.digest[:])
 		} else {
 			kept = append(kept, m)
@@ -93,16 +105,33 @@ func refuse(ctx context.Context, tx *sqldb.Tx, members []*member) ([]*member, er
 	return kept, nil
 }
 
+// admit counts members, which are in order of arrival, in their quotas.
+func admit(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, members []*member) error {
+	queues := make([]sqldb.ID, len(members))
+	for i, m := range members {
+		queues[i] = m.Queue
+	}
+	ledger, err := quota.Open(ctx, tx, modes, queues)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		m.draft.refused = ledger.Admit(m.Queue)
+	}
+	return ledger.Save(ctx)
+}
+
 const insertTask = `
 INSERT INTO task (id, namespace_id, queue_id, state, revision, handler, handler_version,
 	payload_version, payload, business_key, available_at, start_deadline_at, deadline_at,
 	task_timeout_ms, credential_id, created_at, updated_at, recovery_safety, max_attempts,
 	attempt_timeout_ms, initial_delay_ms, max_delay_ms, expire_at, concurrency_key,
-	concurrency_key_digest, priority, lane, dispatch_state, dispatch_lane, order_value, traceparent)
+	concurrency_key_digest, priority, lane, dispatch_state, dispatch_lane, order_value, traceparent,
+	retry_of, operation_root)
 VALUES `
 
 func insertTasks(ctx context.Context, tx *sqldb.Tx, members []*member) error {
-	const columns = 31
+	const columns = 33
 	args := make([]any, 0, len(members)*columns)
 	for _, m := range members {
 		r, d := &m.Submission.Request, &m.draft
@@ -110,7 +139,8 @@ func insertTasks(ctx context.Context, tx *sqldb.Tx, members []*member) error {
 			[]byte(r.PayloadVersion), []byte(r.Payload), []byte(r.BusinessKey), d.availableAt, d.startBy, d.deadlineAt,
 			int64(r.TaskTimeoutMS), m.Credential, d.now, d.now, recoverySafety(r), int64(r.Retry.MaxAttempts),
 			int64(r.Retry.AttemptTimeoutMS), int64(r.Retry.InitialDelayMS), int64(r.Retry.MaxDelayMS), d.expireAt(), []byte(r.ConcurrencyKey),
-			d.key, r.Priority, d.lane, d.dispatch, d.dispatchLane(), d.order, traceparent(m.Traceparent))
+			d.key, r.Priority, d.lane, d.dispatch, d.dispatchLane(), d.order, traceparent(m.Traceparent),
+			m.retryOf(), m.operationRoot())
 	}
 	if _, err := tx.ExecContext(ctx, insertTask+sqldb.Rows(len(members), columns), args...); err != nil {
 		return fmt.Errorf("insert tasks: %w", err)
@@ -133,7 +163,7 @@ func insertEvents(ctx context.Context, tx *sqldb.Tx, members []*member) error {
 	events := make([]task.Event, len(members))
 	for i, m := range members {
 		events[i] = task.Event{
-			Task: m.id, Revision: 1, Kind: task.EventAccepted, Credential: m.Credential, At: m.draft.now,
+			Task: m.id, Revision: 1, Kind: task.EventAccepted, Credential: m.Credential, Reason: m.reason(), At: m.draft.now,
 		}
 	}
 	if err := task.InsertEvents(ctx, tx, events); err != nil {
@@ -142,22 +172,26 @@ func insertEvents(ctx context.Context, tx *sqldb.Tx, members []*member) error {
 	return nil
 }
 
-// actionSubmit names a submit in the audit. The audit tells who, where and what kind, and
-// copies nothing of the business (SUB-063).
-const actionSubmit = "task.submit"
+// Actions in the audit. The audit tells who, where and what kind, and copies nothing of
+// the business (SUB-063).
+const (
+	actionSubmit = "task.submit"
+	actionRetry  = "task.retry"
+)
 
 const insertAudit = `
 INSERT INTO audit (namespace_id, credential_id, action, target_id, queue_id, handler,
-	handler_version, request_id, created_at)
+	handler_version, request_id, note, created_at)
 VALUES `
 
 func insertAudits(ctx context.Context, tx *sqldb.Tx, members []*member) error {
-	const columns = 9
+	const columns = 10
 	args := make([]any, 0, len(members)*columns)
 	for _, m := range members {
 		r := &m.Submission.Request
-		args = append(args, m.Namespace, m.Credential, []byte(actionSubmit), m.id, m.Queue, []byte(r.Handler),
-			[]byte(r.HandlerVersion), m.Request, m.draft.now)
+		action, note := m.audit()
+		args = append(args, m.Namespace, m.Credential, action, m.id, m.Queue, []byte(r.Handler),
+			[]byte(r.HandlerVersion), m.Request, note, m.draft.now)
 	}
 	if _, err := tx.ExecContext(ctx, insertAudit+sqldb.Rows(len(members), columns), args...); err != nil {
 		return fmt.Errorf("insert audit rows: %w", err)

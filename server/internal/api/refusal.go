@@ -8,6 +8,7 @@ import (
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/server/internal/accept"
+	"github.com/orbitkit/orbit/server/internal/quota"
 )
 
 // A refusal is an error answer. Its message is for people and holds neither token nor
@@ -56,6 +57,12 @@ func unavailable(message string) *refusal {
 	}
 }
 
+// quotaFull says that a limit of unfinished tasks is reached. Nothing was accepted, so the
+// same key may be used again (ERR-009…011).
+func quotaFull(code string, err error) *refusal {
+	return &refusal{status: http.StatusTooManyRequests, code: code, message: err.Error(), retryAfter: time.Second}
+}
+
 // refusalOf tells how err is answered. It reports false for an error that nobody foresaw,
 // which is to be logged.
 func refusalOf(err error) (*refusal, bool) {
@@ -66,6 +73,10 @@ func refusalOf(err error) (*refusal, bool) {
 		return known, true
 	case errors.As(err, &invalid):
 		return badRequest(invalid.Error()), true
+	case errors.Is(err, quota.ErrApplicationFull):
+		return quotaFull(orbit.CodeApplicationFull, err), true
+	case errors.Is(err, quota.ErrQueueFull):
+		return quotaFull(orbit.CodeQueueFull, err), true
 	case errors.Is(err, accept.ErrConflict):
 		return &refusal{
 			status: http.StatusConflict, code: orbit.CodeIdempotencyConflict, message: orbit.ConflictMessage,

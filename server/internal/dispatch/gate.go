@@ -8,6 +8,7 @@ import (
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+	"github.com/orbitkit/orbit/server/internal/quota"
 )
 
 // stateActive is the state of an application and of a namespace in use.
@@ -18,6 +19,8 @@ type gate struct {
 	namespace   sqldb.ID
 	application sqldb.ID
 	open        bool
+	limit       int64 // of live attempts in the queue when it was read, 0 for none
+	appLimit    int64
 	room        *room // of the queue; nil for no limit
 	appRoom     *room // of the application, shared by its queues; nil for no limit
 }
@@ -78,7 +81,7 @@ func (l *limitedQueues) set(queue sqldb.ID, limited bool) {
 
 const selectGates = `
 SELECT q.id, n.id, a.id, q.paused, n.state, a.state, a.dispatch_stopped,
-       q.max_concurrency + q.max_backlog + COALESCE(x.max_active_attempts + x.max_unfinished, 0)
+       q.max_concurrency, COALESCE(x.max_active_attempts, 0), q.max_backlog + COALESCE(x.max_unfinished, 0)
 FROM queue q
 JOIN namespace n ON n.id = q.namespace_id
 JOIN application a ON a.id = n.application_id
@@ -108,15 +111,18 @@ func (d *Dispatcher) readGates(ctx context.Context, tx *sqldb.Tx, queues []sqldb
 			queue                    sqldb.ID
 			g                        gate
 			paused, stopped          bool
-			namespace, app, limitSum int64
+			namespace, app, backlogs int64
 		)
-		if err := rows.Scan(&queue, &g.namespace, &g.application, &paused, &namespace, &app, &stopped, &limitSum); err != nil {
+		if err := rows.Scan(&queue, &g.namespace, &g.application, &paused, &namespace, &app, &stopped, &g.limit, &g.appLimit, &backlogs); err != nil {
 			return nil, false, fmt.Errorf("read queues: %w", err)
 		}
 		g.open = !paused && !stopped && namespace == stateActive && app == stateActive
 		gates[queue] = &g
-		limited = limited || limitSum > 0
-		d.limited.set(queue, limitSum > 0)
+		// Limits of a backlog are no business of a claim. But where there is one, rows are
+		// locked against each other, and so in their order: this query does not promise it.
+		some := g.limit+g.appLimit+backlogs > 0
+		limited = limited || some
+		d.limited.set(queue, some)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, false, fmt.Errorf("read queues: %w", err)
@@ -124,29 +130,30 @@ func (d *Dispatcher) readGates(ctx context.Context, tx *sqldb.Tx, queues []sqldb
 	return gates, limited, nil
 }
 
-// lockGates is shareGates for queues that have a limit, or whose application has one:
-// it locks first the quotas of the applications, then the queues, and counts the live
-// attempts. Ends of attempts do not touch these rows, so the counts cannot drift.
+// lockGates is shareGates for queues that have a limit, or whose application has one: it
+// locks first the quotas of the applications, then the queues, those with a limit of live
+// attempts for themselves and the others in share mode, and counts the live attempts. Ends
+// of attempts do not touch these numbers, so they cannot drift.
 func (d *Dispatcher) lockGates(ctx context.Context, tx *sqldb.Tx, queues []sqldb.ID) (map[sqldb.ID]*gate, error) {
 	gates, _, err := d.readGates(ctx, tx, queues, "")
 	if err != nil {
 		return nil, err
 	}
-	var applications []sqldb.ID
-	for _, g := range gates {
-		applications = append(applications, g.application)
-	}
-	appRooms, _, err := lockRooms(ctx, tx, applicationLimits, settle.SortedIDs(applications))
+	apps, byQueue, err := lockLimits(ctx, tx, gates)
 	if err != nil {
-		return nil, fmt.Errorf("lock quotas of applications: %w", err)
+		return nil, fmt.Errorf("lock limits: %w", err)
 	}
-	rooms, paused, err := lockRooms(ctx, tx, queueLimits, queues)
+	appRooms, err := roomsOf(ctx, tx, applicationLimits, apps)
 	if err != nil {
-		return nil, fmt.Errorf("lock queues: %w", err)
+		return nil, fmt.Errorf("count live attempts of applications: %w", err)
+	}
+	rooms, err := roomsOf(ctx, tx, queueLimits, byQueue)
+	if err != nil {
+		return nil, fmt.Errorf("count live attempts of queues: %w", err)
 	}
 	for id, g := range gates {
 		g.room, g.appRoom = rooms[id], appRooms[g.application]
-		g.open = g.open && !paused[id]
+		g.open = g.open && !byQueue[id].paused
 	}
 	return gates, nil
 }
@@ -157,10 +164,9 @@ type limits struct{ lock, count string }
 var (
 	applicationLimits = limits{
 		lock: `
-SELECT application_id, max_active_attempts, 0
+SELECT 1, application_id, max_active_attempts, 0
 FROM application_quota
-WHERE application_id IN %s
-ORDER BY application_id%s`,
+WHERE application_id = ?`,
 		count: `
 SELECT application_id, COUNT(*)
 FROM attempt
@@ -169,10 +175,9 @@ GROUP BY application_id`,
 	}
 	queueLimits = limits{
 		lock: `
-SELECT id, max_concurrency, paused
+SELECT 0, id, max_concurrency, paused
 FROM queue
-WHERE id IN %s
-ORDER BY id%s`,
+WHERE id = ?`,
 		count: `
 SELECT queue_id, COUNT(*)
 FROM attempt
@@ -181,36 +186,76 @@ GROUP BY queue_id`,
 	}
 )
 
-// lockRooms locks rows and tells what is left of their limits, and which are paused.
-func lockRooms(ctx context.Context, tx *sqldb.Tx, l limits, ids []sqldb.ID) (map[sqldb.ID]*room, map[sqldb.ID]bool, error) {
-	if len(ids) == 0 {
-		return nil, nil, nil
+// A locked row of a queue or of a quota.
+type locked struct {
+	most   int64 // live attempts, 0 for any number
+	paused bool
+}
+
+// lockLimits locks the rows that gates were read from, each in the mode that its limit
+// wants, and reads them again. A limit that was set or lifted in between wants another
+// mode: the transaction runs anew.
+func lockLimits(ctx context.Context, tx *sqldb.Tx, gates map[sqldb.ID]*gate) (apps, queues map[sqldb.ID]locked, err error) {
+	rows := rowsToLock(gates)
+	expected := make(map[sqldb.ID]bool, len(rows))
+	for _, r := range rows {
+		expected[r.ID] = r.Exclusive
 	}
-	var (
-		rooms   = make(map[sqldb.ID]*room)
-		paused  = make(map[sqldb.ID]bool)
-		limited []sqldb.ID
-	)
-	query := fmt.Sprintf(l.lock, sqldb.Placeholders(len(ids)), tx.Dialect().ForUpdate)
-	err := eachRow(ctx, tx, query, settle.IDArgs(ids), func(scan func(...any) error) error {
+	apps, queues = make(map[sqldb.ID]locked), make(map[sqldb.ID]locked)
+	err = quota.Lock(ctx, tx, rows, func(scan func(...any) error) error {
 		var (
-			id   sqldb.ID
-			most int64
-			stop bool
+			app bool
+			id  sqldb.ID
+			l   locked
 		)
-		if err := scan(&id, &most, &stop); err != nil {
+		if err := scan(&app, &id, &l.most, &l.paused); err != nil {
 			return err
 		}
-		if paused[id] = stop; most > 0 {
-			rooms[id], limited = &room{most}, append(limited, id)
+		if (l.most > 0) != expected[id] {
+			return fmt.Errorf("limit was set or lifted: %w", sqldb.ErrAgain)
+		}
+		if app {
+			apps[id] = l
+		} else {
+			queues[id] = l
 		}
 		return nil
 	})
-	if err != nil || len(limited) == 0 {
-		return nil, paused, err
+	return apps, queues, err
+}
+
+// rowsToLock returns the quotas of applications, then the queues, each sorted.
+func rowsToLock(gates map[sqldb.ID]*gate) []quota.Row {
+	var queues, apps []sqldb.ID
+	limited := make(map[sqldb.ID]bool)
+	for id, g := range gates {
+		queues, apps = append(queues, id), append(apps, g.application)
+		limited[id], limited[g.application] = g.limit > 0, g.appLimit > 0
 	}
-	query = fmt.Sprintf(l.count, sqldb.Placeholders(len(limited)))
-	err = eachRow(ctx, tx, query, settle.IDArgs(limited), func(scan func(...any) error) error {
+	var rows []quota.Row
+	for _, id := range settle.SortedIDs(apps) {
+		rows = append(rows, quota.Row{Select: applicationLimits.lock, ID: id, Exclusive: limited[id]})
+	}
+	for _, id := range settle.SortedIDs(queues) {
+		rows = append(rows, quota.Row{Select: queueLimits.lock, ID: id, Exclusive: limited[id]})
+	}
+	return rows
+}
+
+// roomsOf tells what is left of the limits of locked rows.
+func roomsOf(ctx context.Context, tx *sqldb.Tx, l limits, rows map[sqldb.ID]locked) (map[sqldb.ID]*room, error) {
+	rooms := make(map[sqldb.ID]*room)
+	var limited []sqldb.ID
+	for id, row := range rows {
+		if row.most > 0 {
+			rooms[id], limited = &room{row.most}, append(limited, id)
+		}
+	}
+	if len(limited) == 0 {
+		return rooms, nil
+	}
+	query := fmt.Sprintf(l.count, sqldb.Placeholders(len(limited)))
+	err := eachRow(ctx, tx, query, settle.IDArgs(limited), func(scan func(...any) error) error {
 		var (
 			id   sqldb.ID
 			live int64
@@ -221,7 +266,7 @@ func lockRooms(ctx context.Context, tx *sqldb.Tx, l limits, ids []sqldb.ID) (map
 		rooms[id].left -= live
 		return nil
 	})
-	return rooms, paused, err
+	return rooms, err
 }
 
 // eachRow runs a query and calls f with the scan of each row.

@@ -121,13 +121,29 @@ SELECT digest FROM resource WHERE (holder_task_id IS NULL) <> (holder_epoch IS N
 	{"keyed task has no row of its key", `
 SELECT t.id FROM task t LEFT JOIN resource r ON r.digest = t.concurrency_key_digest
 WHERE LENGTH(t.concurrency_key_digest) > 0 AND (r.digest IS NULL OR r.resource_key <> t.concurrency_key OR r.namespace_id <> t.namespace_id)`},
+	// A limit may be set below what is live by then; what is claimed afterwards violates it.
 	{"queue has more live attempts than its limit", `
 SELECT q.id FROM queue q
-WHERE q.max_concurrency > 0 AND (SELECT COUNT(*) FROM attempt a WHERE a.queue_id = q.id AND a.live = 1) > q.max_concurrency`},
+WHERE q.max_concurrency > 0
+  AND (SELECT COUNT(*) FROM attempt a WHERE a.queue_id = q.id AND a.live = 1) > q.max_concurrency
+  AND (SELECT MAX(a.claimed_at) FROM attempt a WHERE a.queue_id = q.id AND a.live = 1) > q.updated_at`},
 	{"application has more live attempts than its limit", `
 SELECT x.application_id FROM application_quota x
+JOIN application p ON p.id = x.application_id
 WHERE x.max_active_attempts > 0
-  AND (SELECT COUNT(*) FROM attempt a WHERE a.application_id = x.application_id AND a.live = 1) > x.max_active_attempts`},
+  AND (SELECT COUNT(*) FROM attempt a WHERE a.application_id = x.application_id AND a.live = 1) > x.max_active_attempts
+  AND (SELECT MAX(a.claimed_at) FROM attempt a WHERE a.application_id = x.application_id AND a.live = 1) > p.updated_at`},
+	{"queue counts other unfinished tasks than it has", `
+SELECT q.id FROM queue q
+WHERE q.unfinished < 0
+   OR q.max_backlog > 0
+  AND q.unfinished <> (SELECT COUNT(*) FROM task t WHERE t.queue_id = q.id AND t.state IN (1, 2, 3, 4))`},
+	{"application counts other unfinished tasks than it has", `
+SELECT x.application_id FROM application_quota x
+WHERE x.unfinished < 0
+   OR x.max_unfinished > 0
+  AND x.unfinished <> (SELECT COUNT(*) FROM namespace n JOIN queue q ON q.namespace_id = n.id JOIN task t ON t.queue_id = q.id
+                       WHERE n.application_id = x.application_id AND t.state IN (1, 2, 3, 4))`},
 }
 
 const selectWaiting = `
