@@ -15,6 +15,7 @@ import (
 	"github.com/orbitkit/orbit/server/internal/accept"
 	"github.com/orbitkit/orbit/server/internal/api"
 	"github.com/orbitkit/orbit/server/internal/auth"
+	"github.com/orbitkit/orbit/server/internal/command"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
 	"github.com/orbitkit/orbit/server/internal/quota"
 	"github.com/orbitkit/orbit/server/internal/recovery"
@@ -92,12 +93,14 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	}
 	s.log = s.log.With("node_id", s.hub.Node())
 	s.recovery = recovery.New(db, recovery.Config{Wake: s.hub.Wake, Modes: modes, Log: s.log})
-	s.committer = accept.New(db, accept.Config{Modes: modes, Log: s.log, Wake: func(lanes []int64) {
+	wake := func(lanes []int64) {
 		s.hub.Wake(lanes)
 		s.recovery.Wake(lanes)
-	}})
+	}
+	s.committer = accept.New(db, accept.Config{Modes: modes, Log: s.log, Wake: wake})
+	commands := command.New(db, command.Config{Modes: modes, Wake: wake, Cancelled: s.hub.Cancel, Log: s.log})
 	s.api = api.New(api.Config{
-		DB: db, Auth: authenticator, Committer: s.committer, Worker: s.hub, Ready: s.CheckSchema, Log: s.log,
+		DB: db, Auth: authenticator, Committer: s.committer, Commands: commands, Worker: s.hub, Ready: s.CheckSchema, Log: s.log,
 	})
 	return s, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/accept"
 	"github.com/orbitkit/orbit/server/internal/auth"
+	"github.com/orbitkit/orbit/server/internal/command"
 )
 
 const (
@@ -33,6 +34,7 @@ type Config struct {
 	DB        *sqldb.DB
 	Auth      *auth.Authenticator
 	Committer *accept.Committer
+	Commands  *command.Commands
 	Worker    http.Handler                // takes the connections of workers
 	Ready     func(context.Context) error // tells why the node cannot serve; its text is shown
 	Log       *slog.Logger                // default: nothing is logged

@@ -22,6 +22,7 @@ import (
 	"github.com/orbitkit/orbit/server/internal/admin"
 	"github.com/orbitkit/orbit/server/internal/api"
 	"github.com/orbitkit/orbit/server/internal/auth"
+	"github.com/orbitkit/orbit/server/internal/command"
 )
 
 // A node is one server's HTTP interface over a real socket.
@@ -37,6 +38,7 @@ type node struct {
 
 	mu    sync.Mutex
 	woken []int64
+	told  []told
 }
 
 // onEachEngine runs f with a node on a fresh database of each engine.
@@ -70,6 +72,7 @@ func (n *node) start(through *sqldb.DB) {
 		DB:        through,
 		Auth:      auth.New(through),
 		Committer: committer,
+		Commands:  command.New(through, command.Config{Wake: n.wake, Cancelled: n.cancelled}),
 		Worker:    http.NotFoundHandler(),
 		Ready:     n.probe(through),
 		Log:       slog.New(slog.NewJSONHandler(n.log, nil)),
@@ -100,6 +103,28 @@ func (n *node) wake(lanes []int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.woken = append(n.woken, lanes...)
+}
+
+// A told is one call that tells a worker of a cancel intent.
+type told struct {
+	attempt sqldb.ID
+	epoch   int64
+	reason  string
+}
+
+func (n *node) cancelled(attempt sqldb.ID, epoch int64, reason string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.told = append(n.told, told{attempt, epoch, reason})
+}
+
+// takeTold returns who was told of a cancel intent since the last call.
+func (n *node) takeTold() []told {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	list := n.told
+	n.told = nil
+	return list
 }
 
 // takeWoken returns the lanes woken since the last call.
@@ -180,7 +205,7 @@ func (n *node) request(a ask) (*http.Request, error) {
 	default:
 		req.Header.Set("Authorization", "Bearer "+a.token)
 	}
-	if a.method == http.MethodPost {
+	if a.method == http.MethodPost || a.method == http.MethodPatch {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if a.key != "" {

@@ -48,8 +48,8 @@ var fixed = map[string]route{
 	"/v1/capabilities": get((*call).capabilities),
 	"/v1/tasks":        post((*call).submit).and(get((*call).listTasks)),
 	"/v1/tasks:batch":  post((*call).submitBatch),
-	"/v1/queues":       get((*call).listQueues),
-	"/v1/application":  get((*call).getApplication),
+	"/v1/queues":       get((*call).listQueues).and(post((*call).createQueue)),
+	"/v1/application":  get((*call).getApplication).and(patch((*call).updateApplication)),
 	// The handler of workers authenticates by itself: it has to look again while a
 	// connection lasts.
 	wire.Path: public(get((*call).worker)),
@@ -60,6 +60,9 @@ var fixed = map[string]route{
 var below = map[string]map[string]route{
 	"/v1/tasks/": {
 		"":             get((*call).getTask),
+		":cancel":      post((*call).cancelTask),
+		":review":      post((*call).reviewTask),
+		":retry":       post((*call).retryTask),
 		"/source":      get((*call).getSource),
 		"/attempts":    get((*call).listAttempts),
 		"/attempts/{}": get((*call).getAttempt),
@@ -67,7 +70,7 @@ var below = map[string]map[string]route{
 		"/evidence/{}": get((*call).getEvidence),
 	},
 	"/v1/queues/": {
-		"": get((*call).getQueue),
+		"": get((*call).getQueue).and(patch((*call).updateQueue)),
 	},
 }
 
