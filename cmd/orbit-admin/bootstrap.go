@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server"
 )
@@ -18,14 +19,13 @@ workers too.
 
 A namespace that exists is refused; --new-credential makes another credential of it.`
 
-func newBootstrap(env environment) *cobra.Command {
+func newBootstrap(env cli.Environment) *cobra.Command {
 	var r server.BootstrapRequest
 	var output, url string
 	c := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Make an application, a namespace, a queue and a credential",
 		Long:  bootstrapLong,
-		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r.Actor = actor()
 			return writeFile(cmd.Context(), env, output, func(db *sqldb.DB) (orbit.Credentials, error) {

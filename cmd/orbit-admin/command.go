@@ -10,36 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/drivers"
 	"github.com/orbitkit/orbit/internal/sqldb"
-	"github.com/orbitkit/orbit/internal/version"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server"
 )
 
 // The versions of the server's schema that this program writes to (MIG-008).
 const minSchema, maxSchema = 14, 14
-
-// An environment is what the program gets from outside.
-type environment struct {
-	get      func(string) string
-	out, err io.Writer
-}
-
-// A usageError is one that running again cannot mend.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func exitCode(err error) int {
-	var usage usageError
-	var invalid *server.InvalidError
-	if errors.As(err, &usage) || errors.As(err, &invalid) ||
-		errors.Is(err, server.ErrMissing) || errors.Is(err, server.ErrNoPlace) {
-		return exitUsage
-	}
-	return exitFailure
-}
 
 const long = `orbit-admin makes the first application, namespace, queue and credential of an Orbit
 database, and further credentials. The database is the one named by ORBIT_MYSQL_DSN
@@ -49,61 +28,44 @@ sqlite:<path>); it must have been migrated by orbit-migrate.
 A token is written to the credentials file and nowhere else: not to the terminal, not to a
 log, and the database holds only its SHA-256. Every change is audited.`
 
-func newRoot(env environment) *cobra.Command {
+func newRoot(env cli.Environment) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "orbit-admin",
-		Short:         "Make applications, namespaces and credentials",
-		Long:          long,
-		Version:       version.String(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("say what to do: bootstrap or credential (--help explains)")}
-		},
+		Use:   "orbit-admin",
+		Short: "Make applications, namespaces and credentials",
+		Long:  long,
 	}
-	root.SetVersionTemplate("orbit-admin {{.Version}}\n")
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newBootstrap(env), newCredential(env))
 	return root
 }
 
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown command or argument %q (--help lists the commands)", args[0])}
-	}
-	return nil
-}
-
 // withDatabase opens the database that the environment names and runs f on it.
-func withDatabase(ctx context.Context, env environment, f func(*sqldb.DB) error) error {
-	address, err := drivers.FromEnvironment(env.get, "ORBIT_DATABASE", "ORBIT_MYSQL_DSN")
+func withDatabase(ctx context.Context, env cli.Environment, f func(*sqldb.DB) error) error {
+	address, err := drivers.FromEnvironment(env.Get, "ORBIT_DATABASE", "ORBIT_MYSQL_DSN")
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	db, err := drivers.OpenExisting(ctx, address)
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	defer db.Close()
 	if err := migrations.Check(ctx, db, migrations.Server, minSchema, maxSchema); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	return f(db)
 }
 
 // writeFile makes a credential with create and writes it to output.
-func writeFile(ctx context.Context, env environment, output string, create func(*sqldb.DB) (orbit.Credentials, error)) error {
+func writeFile(ctx context.Context, env cli.Environment, output string, create func(*sqldb.DB) (orbit.Credentials, error)) error {
 	if output == "" {
-		return usageError{errors.New("--output is required: the token is written to this file and shown nowhere else")}
+		return cli.Usage(errors.New("--output is required: the token is written to this file and shown nowhere else"))
 	}
 	return withDatabase(ctx, env, func(db *sqldb.DB) error {
 		c, err := server.CreateFile(ctx, db, output, func() (orbit.Credentials, error) { return create(db) })
 		if err != nil {
 			return err
 		}
-		return report(env.out, output, c)
+		return report(env.Out, output, c)
 	})
 }
 

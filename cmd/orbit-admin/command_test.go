@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/migrations"
 )
@@ -18,7 +19,7 @@ import (
 // invoke runs the program in this process and returns what it wrote.
 func invoke(ctx context.Context, env map[string]string, args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
-	code = run(ctx, args, environment{get: func(name string) string { return env[name] }, out: &stdout, err: &stderr})
+	code = program.Run(ctx, args, cli.Environment{Get: func(name string) string { return env[name] }, Out: &stdout, Err: &stderr})
 	return code, stdout.String(), stderr.String()
 }
 

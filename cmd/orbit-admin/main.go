@@ -1,37 +1,21 @@
-// Command orbit-admin makes what only an operator makes: the first application,
-// namespace, queue and credential, and further credentials.
+// Command orbit-admin is for the people who run a task server: it makes applications,
+// queues and credentials, stops and starts them, shows and settles tasks, and examines the
+// database.
 package main
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
+	"errors"
+
+	"github.com/orbitkit/orbit/internal/cli"
+	"github.com/orbitkit/orbit/server"
 )
 
-// Exit codes: a mistake in flags, environment, database or schema is the caller's to mend;
-// anything else is a refusal or may go away by itself.
-const (
-	exitFailure = 1
-	exitUsage   = 2
-)
+var program = cli.Program{Root: newRoot, Mistakes: isMistake}
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], environment{get: os.Getenv, out: os.Stdout, err: os.Stderr}))
-}
+func main() { program.Main() }
 
-func run(ctx context.Context, args []string, env environment) int {
-	root := newRoot(env)
-	root.SetArgs(args)
-	root.SetOut(env.out)
-	root.SetErr(env.err)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return 0
-	}
-	fmt.Fprintf(env.err, "orbit-admin: %v\n", err)
-	return exitCode(err)
+// isMistake reports a request that is wrong as it stands.
+func isMistake(err error) bool {
+	var invalid *server.InvalidError
+	return errors.As(err, &invalid) || errors.Is(err, server.ErrMissing) || errors.Is(err, server.ErrNoPlace)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -10,32 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/drivers"
 	"github.com/orbitkit/orbit/internal/sqldb"
-	"github.com/orbitkit/orbit/internal/version"
 	"github.com/orbitkit/orbit/migrations"
 )
-
-// An environment is what the program gets from outside.
-type environment struct {
-	get      func(string) string
-	out, err io.Writer
-}
-
-// A usageError is one that running again cannot mend.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func exitCode(err error) int {
-	var usage usageError
-	var newer *migrations.VersionError
-	var changed *migrations.ChangedError
-	if errors.As(err, &usage) || errors.As(err, &newer) || errors.As(err, &changed) {
-		return exitUsage
-	}
-	return exitFailure
-}
 
 const long = `orbit-migrate applies Orbit's schema, step by step, to the database named by
 ORBIT_MYSQL_DSN (user:password@tcp(host:3306)/database) or by ORBIT_DATABASE
@@ -45,40 +23,22 @@ outbox and guard belong into the databases of your own services.
 Steps only go forward, and running up again changes nothing. Servers of an older release
 must be stopped before up, unless its release notes call the new steps additive.`
 
-func newRoot(env environment) *cobra.Command {
+func newRoot(env cli.Environment) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "orbit-migrate",
-		Short:         "Apply Orbit's schema to a database",
-		Long:          long,
-		Version:       version.String(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			return usageError{errors.New("say what to do: up, status or version (--help explains)")}
-		},
+		Use:   "orbit-migrate",
+		Short: "Apply Orbit's schema to a database",
+		Long:  long,
 	}
-	root.SetVersionTemplate("orbit-migrate {{.Version}}\n")
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	setName := root.PersistentFlags().String("set", string(migrations.Server), "schema set: server, outbox or guard")
 	root.AddCommand(newUp(env, setName), newStatus(env, setName), newVersion(env, setName))
 	return root
 }
 
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown command or argument %q (--help lists the commands)", args[0])}
-	}
-	return nil
-}
-
-func newUp(env environment, setName *string) *cobra.Command {
+func newUp(env cli.Environment, setName *string) *cobra.Command {
 	var to int
 	up := &cobra.Command{
 		Use:   "up",
 		Short: "Apply the steps that the database lacks",
-		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withDatabase(cmd.Context(), env, *setName, drivers.OpenForMigration, func(db *sqldb.DB, set migrations.Set) error {
 				if err := checkTo(cmd, set, db.Dialect(), to); err != nil {
@@ -98,13 +58,13 @@ func checkTo(cmd *cobra.Command, set migrations.Set, d *sqldb.Dialect, to int) e
 		return err
 	}
 	if cmd.Flags().Changed("to") && (to < 1 || to > latest) {
-		return usageError{fmt.Errorf("--to %d: this release knows steps 1 to %d of set %s", to, latest, set)}
+		return cli.Usage(fmt.Errorf("--to %d: this release knows steps 1 to %d of set %s", to, latest, set))
 	}
 	return nil
 }
 
-func runUp(ctx context.Context, env environment, db *sqldb.DB, set migrations.Set, to int) error {
-	applied, err := migrations.Up(ctx, db, set, migrations.Options{To: to, Report: func(e migrations.Event) { report(env.out, e) }})
+func runUp(ctx context.Context, env cli.Environment, db *sqldb.DB, set migrations.Set, to int) error {
+	applied, err := migrations.Up(ctx, db, set, migrations.Options{To: to, Report: func(e migrations.Event) { report(env.Out, e) }})
 	if err != nil {
 		return err
 	}
@@ -113,10 +73,10 @@ func runUp(ctx context.Context, env environment, db *sqldb.DB, set migrations.Se
 		return err
 	}
 	if len(applied) == 0 {
-		fmt.Fprintf(env.out, "set %s: nothing to do, at version %d\n", set, at)
+		fmt.Fprintf(env.Out, "set %s: nothing to do, at version %d\n", set, at)
 		return nil
 	}
-	fmt.Fprintf(env.out, "set %s: %d steps applied, at version %d\n", set, len(applied), at)
+	fmt.Fprintf(env.Out, "set %s: %d steps applied, at version %d\n", set, len(applied), at)
 	return nil
 }
 
@@ -135,18 +95,17 @@ func report(out io.Writer, e migrations.Event) {
 	}
 }
 
-func newStatus(env environment, setName *string) *cobra.Command {
+func newStatus(env cli.Environment, setName *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show each step and when it was applied",
-		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withDatabase(cmd.Context(), env, *setName, drivers.OpenExisting, func(db *sqldb.DB, set migrations.Set) error {
 				steps, err := migrations.Status(cmd.Context(), db, set)
 				if err != nil {
 					return err
 				}
-				return printStatus(env.out, steps)
+				return printStatus(env.Out, steps)
 			})
 		},
 	}
@@ -164,18 +123,17 @@ func printStatus(out io.Writer, steps []migrations.StepStatus) error {
 	return w.Flush()
 }
 
-func newVersion(env environment, setName *string) *cobra.Command {
+func newVersion(env cli.Environment, setName *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of the database's schema",
-		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withDatabase(cmd.Context(), env, *setName, drivers.OpenExisting, func(db *sqldb.DB, set migrations.Set) error {
 				at, err := migrations.Version(cmd.Context(), db, set)
 				if err != nil {
 					return err
 				}
-				fmt.Fprintln(env.out, at)
+				fmt.Fprintln(env.Out, at)
 				return nil
 			})
 		},
@@ -186,18 +144,18 @@ func newVersion(env environment, setName *string) *cobra.Command {
 type opener func(ctx context.Context, address string) (*sqldb.DB, error)
 
 // withDatabase opens the database that the environment names and runs f on it.
-func withDatabase(ctx context.Context, env environment, setName string, open opener, f func(*sqldb.DB, migrations.Set) error) error {
+func withDatabase(ctx context.Context, env cli.Environment, setName string, open opener, f func(*sqldb.DB, migrations.Set) error) error {
 	set, err := migrations.ParseSet(setName)
 	if err != nil {
-		return usageError{fmt.Errorf("--set: %w", err)}
+		return cli.Usage(fmt.Errorf("--set: %w", err))
 	}
-	address, err := drivers.FromEnvironment(env.get, "ORBIT_DATABASE", "ORBIT_MYSQL_DSN")
+	address, err := drivers.FromEnvironment(env.Get, "ORBIT_DATABASE", "ORBIT_MYSQL_DSN")
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	db, err := open(ctx, address)
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	defer db.Close()
 	return f(db, set)

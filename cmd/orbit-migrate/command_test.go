@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/migrations"
 )
@@ -24,7 +25,7 @@ type result struct {
 func call(t *testing.T, env map[string]string, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
-	code := run(t.Context(), args, environment{get: func(name string) string { return env[name] }, out: &out, err: &err})
+	code := program.Run(t.Context(), args, cli.Environment{Get: func(name string) string { return env[name] }, Out: &out, Err: &err})
 	return result{code, out.String(), err.String()}
 }
 
@@ -72,7 +73,7 @@ func TestBadInputIsOneClearLineAndExitCode2(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no command", sqlite, nil, "say what to do: up, status or version"},
+		{"no command", sqlite, nil, "say what to do: status, up or version"},
 		{"unknown command", sqlite, []string{"down"}, `unknown command or argument "down"`},
 		{"unknown flag", sqlite, []string{"up", "--force"}, "unknown flag: --force"},
 		{"argument too many", sqlite, []string{"up", "3"}, `unknown command or argument "3"`},
@@ -133,8 +134,8 @@ func TestAWaitingUpSaysForWhom(t *testing.T) {
 		var out firstLine
 		out.then = func() { set("", "0") }
 		var err bytes.Buffer
-		env := environment{get: func(name string) string { return on(db)[name] }, out: &out, err: &err}
-		code := run(t.Context(), []string{"up", "--to", "2"}, env)
+		env := cli.Environment{Get: func(name string) string { return on(db)[name] }, Out: &out, Err: &err}
+		code := program.Run(t.Context(), []string{"up", "--to", "2"}, env)
 		if code != 0 || !strings.HasPrefix(out.String(), "waiting for other host process 1, which holds the migration lock\n000002_task applied") {
 			t.Errorf("up while another runs = %d, %q, %q", code, out.String(), err.String())
 		}
@@ -167,8 +168,8 @@ func TestACanceledUpIsNoUsageError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, err bytes.Buffer
-	env := environment{get: func(name string) string { return on(db)[name] }, out: &out, err: &err}
-	if code := run(ctx, []string{"up"}, env); code == 0 || out.Len() > 0 {
+	env := cli.Environment{Get: func(name string) string { return on(db)[name] }, Out: &out, Err: &err}
+	if code := program.Run(ctx, []string{"up"}, env); code == 0 || out.Len() > 0 {
 		t.Errorf("canceled up = %d, %q, want a failure", code, out.String())
 	}
 }

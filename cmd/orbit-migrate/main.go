@@ -2,35 +2,19 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
+	"errors"
+
+	"github.com/orbitkit/orbit/internal/cli"
+	"github.com/orbitkit/orbit/migrations"
 )
 
-// Exit codes: a mistake in flags, environment, address or versions is the caller's to
-// mend; anything else may go away by itself.
-const (
-	exitFailure = 1
-	exitUsage   = 2
-)
+var program = cli.Program{Root: newRoot, Mistakes: isMistake}
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], environment{get: os.Getenv, out: os.Stdout, err: os.Stderr}))
-}
+func main() { program.Main() }
 
-func run(ctx context.Context, args []string, env environment) int {
-	root := newRoot(env)
-	root.SetArgs(args)
-	root.SetOut(env.out)
-	root.SetErr(env.err)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return 0
-	}
-	fmt.Fprintf(env.err, "orbit-migrate: %v\n", err)
-	return exitCode(err)
+// isMistake reports a schema that this release does not fit.
+func isMistake(err error) bool {
+	var newer *migrations.VersionError
+	var changed *migrations.ChangedError
+	return errors.As(err, &newer) || errors.As(err, &changed)
 }

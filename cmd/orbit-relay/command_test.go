@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
@@ -55,7 +56,7 @@ func (o *output) String() string {
 // call runs the program inside the test.
 func call(ctx context.Context, env map[string]string, args ...string) (code int, out, err string) {
 	var o, e output
-	code = execute(ctx, args, environment{get: func(name string) string { return env[name] }, out: &o, err: &e})
+	code = program.Run(ctx, args, cli.Environment{Get: func(name string) string { return env[name] }, Out: &o, Err: &e})
 	return code, o.String(), e.String()
 }
 
@@ -195,7 +196,7 @@ func TestAMistakeGivesOneClearLineAndExitCode2(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no command", full, nil, "run, once or status"},
+		{"no command", full, nil, "once, run or status"},
 		{"unknown command", full, []string{"go"}, `"go"`},
 		{"unknown flag", full, []string{"run", "--fast"}, "--fast"},
 		{"malformed flag", full, []string{"run", "--lease", "soon"}, "--lease"},
@@ -224,7 +225,7 @@ func TestAMistakeGivesOneClearLineAndExitCode2(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			code, out, text := call(t.Context(), test.env, test.args...)
-			if code != exitUsage || out != "" {
+			if code != cli.ExitUsage || out != "" {
 				t.Errorf("exit code %d, output %q, want 2 and none", code, out)
 			}
 			if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "orbit-relay: ") || !strings.Contains(text, test.want) {
@@ -278,13 +279,13 @@ func TestOnceSaysWhatItLeaves(t *testing.T) {
 	s := newSite(t, dbtest.SQLite)
 	s.enqueue("a")
 	code, out, text := call(t.Context(), s.env(), "once", "--target", "another")
-	if code != exitFailure || !strings.Contains(out, "no credential for this target") || !strings.Contains(text, "rows are left") {
+	if code != cli.ExitFailure || !strings.Contains(out, "no credential for this target") || !strings.Contains(text, "rows are left") {
 		t.Errorf("once = %d %q %q", code, out, text)
 	}
 	env := s.env()
 	env[envCredentials], env[envToken] = "", "orbit_not_a_token"
 	code, out, text = call(t.Context(), env, "once", "--target", "shop")
-	if code != exitFailure || !strings.Contains(out, "UNAUTHENTICATED") || strings.Contains(out+text, "orbit_not_a_token") {
+	if code != cli.ExitFailure || !strings.Contains(out, "UNAUTHENTICATED") || strings.Contains(out+text, "orbit_not_a_token") {
 		t.Errorf("once = %d %q %q", code, out, text)
 	}
 }

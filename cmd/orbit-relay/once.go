@@ -6,10 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/relay"
 )
 
-func newOnce(env environment) *cobra.Command {
+func newOnce(env cli.Environment) *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
 		Use:   "once",
@@ -18,14 +19,13 @@ func newOnce(env environment) *cobra.Command {
 It exits 0 if every row that was due has its answer, and 1 if rows were left, such as
 those with an unknown outcome or of a full queue. A shard that another relay leads is
 left to that relay.`,
-		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return relayOnce(cmd.Context(), env, &s) },
 	}
 	s.register(cmd.Flags())
 	return cmd
 }
 
-func relayOnce(ctx context.Context, env environment, s *settings) error {
+func relayOnce(ctx context.Context, env cli.Environment, s *settings) error {
 	db, err := openDatabase(ctx, env)
 	if err != nil {
 		return err
@@ -37,10 +37,10 @@ func relayOnce(ctx context.Context, env environment, s *settings) error {
 	}
 	left, err := r.Drain(ctx)
 	stats := r.Stats()
-	fmt.Fprintf(env.out, "accepted %d (%d of them known from an earlier send), rejected %d, blocked %d, unknown %d, not accepted %d\n",
+	fmt.Fprintf(env.Out, "accepted %d (%d of them known from an earlier send), rejected %d, blocked %d, unknown %d, not accepted %d\n",
 		stats.Accepted, stats.Deduplicated, stats.Rejected, stats.Blocked, stats.Unknown, stats.NotAccepted)
 	for _, l := range left {
-		fmt.Fprintln(env.out, describeLeft(l))
+		fmt.Fprintln(env.Out, describeLeft(l))
 	}
 	switch {
 	case err != nil:

@@ -78,8 +78,8 @@ func (l *link) forward(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-// A program is orbit-relay as a process of its own.
-type program struct {
+// A process is orbit-relay as a process of its own.
+type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	log  output
@@ -88,9 +88,9 @@ type program struct {
 }
 
 // launch starts `orbit-relay run` with a short lease against url.
-func (s *site) launch(name, url string) *program {
+func (s *site) launch(name, url string) *process {
 	s.t.Helper()
-	p := &program{t: s.t, done: make(chan struct{})}
+	p := &process{t: s.t, done: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0], "run", "--target", "shop", "--name", name, "--lease", "2s", "--send-timeout", "1s", "--poll", "100ms")
 	p.cmd.Env = append(os.Environ(), asProgram+"=1", envDatabase+"="+s.db.Address, envURL+"="+url, envCredentials+"="+s.file, envDSN+"=", envToken+"=")
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
@@ -112,7 +112,7 @@ func (s *site) launch(name, url string) *program {
 	return p
 }
 
-func (p *program) signal(sig syscall.Signal) {
+func (p *process) signal(sig syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		p.t.Fatal(err)
@@ -120,7 +120,7 @@ func (p *program) signal(sig syscall.Signal) {
 }
 
 // kill ends the process as a crash would.
-func (p *program) kill() {
+func (p *process) kill() {
 	p.t.Helper()
 	p.signal(syscall.SIGKILL)
 	<-p.done
@@ -131,7 +131,7 @@ func (p *program) kill() {
 }
 
 // stop ends the process as an operator would.
-func (p *program) stop() {
+func (p *process) stop() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
 	<-p.done
@@ -213,7 +213,7 @@ func TestARelayKilledBetweenSendAndMarkIsFollowedByAnother(t *testing.T) {
 // stopOutsideTheFileLock stops a process while it cannot hold the write lock of an SQLite
 // file: stopped with it, it would keep everyone out for as long as it sleeps. The other
 // engines' locks are held by servers, which go on.
-func (s *site) stopOutsideTheFileLock(p *program) {
+func (s *site) stopOutsideTheFileLock(p *process) {
 	if s.db.Engine == dbtest.SQLite {
 		tx, err := s.db.Write().BeginTx(s.t.Context(), nil) // begins IMMEDIATE
 		if err != nil {

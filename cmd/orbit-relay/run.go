@@ -12,10 +12,11 @@ import (
 	"github.com/oklog/run"
 	"github.com/spf13/cobra"
 
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/relay"
 )
 
-func newRun(env environment) *cobra.Command {
+func newRun(env cli.Environment) *cobra.Command {
 	var s settings
 	var address string
 	cmd := &cobra.Command{
@@ -27,7 +28,6 @@ left to the lease.
 
 With --nudge-address it serves POST /nudge (look for rows at once), GET /healthz and
 GET /status on a loopback address.`,
-		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return relayUntilStopped(cmd.Context(), env, &s, address) },
 	}
 	s.register(cmd.Flags())
@@ -35,7 +35,7 @@ GET /status on a loopback address.`,
 	return cmd
 }
 
-func relayUntilStopped(ctx context.Context, env environment, s *settings, address string) error {
+func relayUntilStopped(ctx context.Context, env cli.Environment, s *settings, address string) error {
 	db, err := openDatabase(ctx, env)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func relayUntilStopped(ctx context.Context, env environment, s *settings, addres
 	var parts run.Group
 	if address != "" {
 		if err := addNudges(&parts, address, r, s.cfg.Log); err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 	}
 	relaying, stop := context.WithCancel(ctx)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/drivers"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
@@ -52,30 +53,30 @@ func (s *settings) register(flags *pflag.FlagSet) {
 }
 
 // build returns a relay on an open database. What is wrong with flags or environment is
-// a usageError.
-func (s *settings) build(env environment, db *sqldb.DB) (*relay.Relay, error) {
+// a cli.Usage error.
+func (s *settings) build(env cli.Environment, db *sqldb.DB) (*relay.Relay, error) {
 	target, err := s.readTarget(env)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	store, err := outbox.Open(db.Dialect(), db.Write(), db.Read())
 	if err != nil {
 		return nil, err
 	}
-	s.cfg.Log = slog.New(slog.NewTextHandler(env.err, nil))
+	s.cfg.Log = slog.New(slog.NewTextHandler(env.Err, nil))
 	r, err := relay.New(store, []relay.Target{target}, s.cfg)
 	if err != nil {
-		return nil, usageError{oneLine(err)}
+		return nil, cli.Usage(oneLine(err))
 	}
 	return r, nil
 }
 
-func (s *settings) readTarget(env environment) (relay.Target, error) {
+func (s *settings) readTarget(env cli.Environment) (relay.Target, error) {
 	credentials, err := readCredentials(env)
 	if err != nil {
 		return relay.Target{}, err
 	}
-	url := cmp.Or(env.get(envURL), credentials.URL)
+	url := cmp.Or(env.Get(envURL), credentials.URL)
 	if url == "" {
 		return relay.Target{}, fmt.Errorf("set %s to the address of the task server", envURL)
 	}
@@ -89,8 +90,8 @@ func (s *settings) readTarget(env environment) (relay.Target, error) {
 	return relay.Target{Name: s.target, Client: client, NamespaceID: cmp.Or(s.namespace, credentials.NamespaceID)}, nil
 }
 
-func readCredentials(env environment) (orbit.Credentials, error) {
-	token, file := env.get(envToken), env.get(envCredentials)
+func readCredentials(env cli.Environment) (orbit.Credentials, error) {
+	token, file := env.Get(envToken), env.Get(envCredentials)
 	switch {
 	case token != "" && file != "":
 		return orbit.Credentials{}, fmt.Errorf("%s and %s are both set: set one of them", envToken, envCredentials)
@@ -104,18 +105,18 @@ func readCredentials(env environment) (orbit.Credentials, error) {
 
 // openDatabase opens the business database and makes sure that the outbox is there in a
 // version that this program knows.
-func openDatabase(ctx context.Context, env environment) (*sqldb.DB, error) {
-	address, err := drivers.FromEnvironment(env.get, envDatabase, envDSN)
+func openDatabase(ctx context.Context, env cli.Environment) (*sqldb.DB, error) {
+	address, err := drivers.FromEnvironment(env.Get, envDatabase, envDSN)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	db, err := drivers.OpenExisting(ctx, address)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	if err := migrations.Check(ctx, db, migrations.Outbox, minSchema, maxSchema); err != nil {
 		db.Close()
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	return db, nil
 }

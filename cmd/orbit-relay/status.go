@@ -10,10 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/outbox"
 )
 
-func newStatus(env environment) *cobra.Command {
+func newStatus(env cli.Environment) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -21,7 +22,6 @@ func newStatus(env environment) *cobra.Command {
 		Long: `status counts rows by state, and shows how long the oldest due row waits, who leads each
 shard, which lanes have rows to be sent, and the last answer of the first due row of
 each. It needs the database only. It reads an index entry for each row.`,
-		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return showStatus(cmd.Context(), env, asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -61,7 +61,7 @@ type holdReport struct {
 	Reason   string `json:"reason"`
 }
 
-func showStatus(ctx context.Context, env environment, asJSON bool) error {
+func showStatus(ctx context.Context, env cli.Environment, asJSON bool) error {
 	db, err := openDatabase(ctx, env)
 	if err != nil {
 		return err
@@ -76,11 +76,11 @@ func showStatus(ctx context.Context, env environment, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		e := json.NewEncoder(env.out)
+		e := json.NewEncoder(env.Out)
 		e.SetIndent("", "  ")
 		return e.Encode(r)
 	}
-	return r.print(env.out)
+	return r.print(env.Out)
 }
 
 func readReport(ctx context.Context, store *outbox.Store) (report, error) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,28 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/orbitkit/orbit/internal/version"
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/server"
 )
-
-// An environment is what the program gets from outside.
-type environment struct {
-	get      func(string) string
-	out, err io.Writer
-}
-
-// A usageError is one that running again cannot mend.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func exitCode(err error) int {
-	var usage usageError
-	if errors.As(err, &usage) {
-		return exitUsage
-	}
-	return exitFailure
-}
 
 const long = `orbit serves one node of the task platform: the HTTP interface for submitters and
 the WebSocket interface for workers. Any number of nodes may share one database.
@@ -48,31 +28,17 @@ orbit-admin bootstrap. To try Orbit without any of that, run "orbit dev".
 SIGINT and SIGTERM stop it gracefully: requests under way are finished, workers are asked
 to go elsewhere, and what they run keeps its permits. A second signal ends it at once.`
 
-func newRoot(env environment) *cobra.Command {
+func newRoot(env cli.Environment) *cobra.Command {
 	var s settings
 	root := &cobra.Command{
-		Use:           "orbit",
-		Short:         "Serve a node of the task platform",
-		Long:          long,
-		Version:       version.String(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          noArguments,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), env, s) },
+		Use:   "orbit",
+		Short: "Serve a node of the task platform",
+		Long:  long,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), env, s) },
 	}
-	root.SetVersionTemplate("orbit {{.Version}}\n")
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	s.register(root.Flags())
 	root.AddCommand(newDev(env))
 	return root
-}
-
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown command or argument %q (--help lists the commands)", args[0])}
-	}
-	return nil
 }
 
 // settings are what the flags of a node say.
@@ -99,10 +65,10 @@ func (s *settings) register(flags *pflag.FlagSet) {
 // checkDurations refuses durations that no node can have.
 func (s *settings) checkDurations() error {
 	if s.lease != 0 && (s.lease < server.MinLease || s.lease > server.MaxLease) {
-		return usageError{fmt.Errorf("--lease %v: must be at least %v and at most %v", s.lease, server.MinLease, server.MaxLease)}
+		return cli.Usage(fmt.Errorf("--lease %v: must be at least %v and at most %v", s.lease, server.MinLease, server.MaxLease))
 	}
 	if s.stopTimeout < 0 {
-		return usageError{fmt.Errorf("--stop-timeout %v: must not be negative", s.stopTimeout)}
+		return cli.Usage(fmt.Errorf("--stop-timeout %v: must not be negative", s.stopTimeout))
 	}
 	return nil
 }
@@ -111,7 +77,7 @@ func (s *settings) checkDurations() error {
 func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
-		return nil, usageError{fmt.Errorf("--log-level %q: must be debug, info, warn or error", s.logLevel)}
+		return nil, cli.Usage(fmt.Errorf("--log-level %q: must be debug, info, warn or error", s.logLevel))
 	}
 	opts := &slog.HandlerOptions{Level: level}
 	switch s.logFormat {
@@ -120,5 +86,5 @@ func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, opts)), nil
 	}
-	return nil, usageError{fmt.Errorf("--log-format %q: must be text or json", s.logFormat)}
+	return nil, cli.Usage(fmt.Errorf("--log-format %q: must be text or json", s.logFormat))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/migrations"
 )
@@ -20,7 +21,7 @@ import (
 // invoke runs the program in this process and returns what it wrote.
 func invoke(ctx context.Context, env map[string]string, args ...string) (code int, out, errs string) {
 	var stdout, stderr output
-	code = run(ctx, args, environment{get: func(name string) string { return env[name] }, out: &stdout, err: &stderr})
+	code = program.Run(ctx, args, cli.Environment{Get: func(name string) string { return env[name] }, Out: &stdout, Err: &stderr})
 	return code, stdout.String(), stderr.String()
 }
 
@@ -121,7 +122,7 @@ func startDev(t *testing.T, data string) *devNode {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"dev", "--data", data, "--addr", "127.0.0.1:0"}, environment{get: func(string) string { return "" }, out: n.out, err: n.errs})
+		ended <- program.Run(ctx, []string{"dev", "--data", data, "--addr", "127.0.0.1:0"}, cli.Environment{Get: func(string) string { return "" }, Out: n.out, Err: n.errs})
 	}()
 	n.stop = sync.OnceValue(func() int { cancel(); return <-ended })
 	t.Cleanup(func() { n.stop() })

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/drivers"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
@@ -34,13 +35,12 @@ type devSettings struct {
 	addr string
 }
 
-func newDev(env environment) *cobra.Command {
+func newDev(env cli.Environment) *cobra.Command {
 	var s devSettings
 	dev := &cobra.Command{
 		Use:   "dev",
 		Short: "Serve a node on a SQLite file, with nothing to set up",
 		Long:  devLong,
-		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), env) },
 	}
 	dev.Flags().StringVar(&s.data, "data", ".orbit", "`folder` of the database and the credentials file")
@@ -49,28 +49,28 @@ func newDev(env environment) *cobra.Command {
 	return dev
 }
 
-func (s *devSettings) run(ctx context.Context, env environment) error {
-	log, err := s.logger(env.err)
+func (s *devSettings) run(ctx context.Context, env cli.Environment) error {
+	log, err := s.logger(env.Err)
 	if err != nil {
 		return err
 	}
 	if err := s.checkDurations(); err != nil {
 		return err
 	}
-	listener, err := s.listen(cmp.Or(s.addr, env.get("ORBIT_HTTP_ADDR"), defaultAddr), log)
+	listener, err := s.listen(cmp.Or(s.addr, env.Get("ORBIT_HTTP_ADDR"), defaultAddr), log)
 	if err != nil {
 		return err // before anything is made
 	}
 	defer listener.Close()
 	if err := s.makeFolder(); err != nil {
-		return usageError{fmt.Errorf("--data: %w", err)}
+		return cli.Usage(fmt.Errorf("--data: %w", err))
 	}
 	db, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	s.nodeID = cmp.Or(s.nodeID, env.get("ORBIT_NODE_ID"))
+	s.nodeID = cmp.Or(s.nodeID, env.Get("ORBIT_NODE_ID"))
 	node, err := s.node(ctx, db, log)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *devSettings) run(ctx context.Context, env environment) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(env.out, s.usage(s.url(listener.Addr()), creds))
+	fmt.Fprint(env.Out, s.usage(s.url(listener.Addr()), creds))
 	return node.Run(ctx, listener)
 }
 
@@ -97,10 +97,10 @@ func (s *devSettings) file() string     { return filepath.Join(s.data, "credenti
 func (s *devSettings) open(ctx context.Context) (*sqldb.DB, error) {
 	db, err := drivers.OpenForMigration(ctx, "sqlite:"+s.database())
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	if _, err := migrations.Up(ctx, db, migrations.Server, migrations.Options{}); err != nil {
-		return nil, errors.Join(usageError{err}, db.Close())
+		return nil, errors.Join(cli.Usage(err), db.Close())
 	}
 	return db, nil
 }
@@ -111,7 +111,7 @@ func (s *devSettings) credentials(ctx context.Context, db *sqldb.DB, url string)
 	if _, err := os.Stat(s.file()); !errors.Is(err, fs.ErrNotExist) {
 		creds, err := orbit.LoadCredentials(s.file())
 		if err != nil {
-			return creds, usageError{err}
+			return creds, cli.Usage(err)
 		}
 		return creds, nil
 	}

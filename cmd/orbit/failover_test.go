@@ -28,7 +28,7 @@ import (
 // lease ends and the task goes on by the rules: an effect that nobody knows is a
 // person's matter, unless the handler is idempotent.
 func TestKilledNodeLosesNothing(t *testing.T) {
-	file := program(t)
+	file := build(t)
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		creds, err := server.Bootstrap(t.Context(), db.DB, server.BootstrapRequest{
 			Application: "failover", Namespace: "default", Environment: "test", Queue: "work", WorkerAccess: true, Actor: "test",

@@ -25,8 +25,8 @@ type process struct {
 	creds orbit.Credentials
 }
 
-// program builds the program once for the tests that need a process.
-func program(t *testing.T) string {
+// build builds the program once for the tests that need a process.
+func build(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "orbit")
 	if out, err := exec.Command("go", "build", "-o", file, ".").CombinedOutput(); err != nil {
@@ -63,7 +63,7 @@ func startProcess(t *testing.T, file string) *process {
 // CLI-018: SIGTERM and SIGINT end the process with 0; a second signal ends it at once
 // though a request is under way.
 func TestSignals(t *testing.T) {
-	file := program(t)
+	file := build(t)
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		p := startProcess(t, file)
 		submitOne(t, p.url, p.creds)
@@ -110,7 +110,7 @@ func TestIdleMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Linux: reads /proc")
 	}
-	p := startProcess(t, program(t))
+	p := startProcess(t, build(t))
 	submitOne(t, p.url, p.creds)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
 	if err != nil {

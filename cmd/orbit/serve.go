@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/drivers"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server"
@@ -17,29 +18,29 @@ import (
 const defaultAddr = "127.0.0.1:8080"
 
 // serve runs a node on the database that the environment names.
-func serve(ctx context.Context, env environment, s settings) error {
-	log, err := s.logger(env.err)
+func serve(ctx context.Context, env cli.Environment, s settings) error {
+	log, err := s.logger(env.Err)
 	if err != nil {
 		return err
 	}
 	if err := s.checkDurations(); err != nil {
 		return err
 	}
-	address, err := drivers.FromEnvironment(env.get, "ORBIT_DATABASE", "ORBIT_MYSQL_DSN")
+	address, err := drivers.FromEnvironment(env.Get, "ORBIT_DATABASE", "ORBIT_MYSQL_DSN")
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	db, err := drivers.OpenExisting(ctx, address)
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	defer db.Close()
-	s.nodeID = cmp.Or(s.nodeID, env.get("ORBIT_NODE_ID"))
+	s.nodeID = cmp.Or(s.nodeID, env.Get("ORBIT_NODE_ID"))
 	node, err := s.node(ctx, db, log)
 	if err != nil {
 		return err
 	}
-	listener, err := s.listen(cmp.Or(env.get("ORBIT_HTTP_ADDR"), defaultAddr), log)
+	listener, err := s.listen(cmp.Or(env.Get("ORBIT_HTTP_ADDR"), defaultAddr), log)
 	if err != nil {
 		return err
 	}
@@ -50,10 +51,10 @@ func serve(ctx context.Context, env environment, s settings) error {
 func (s *settings) node(ctx context.Context, db *sqldb.DB, log *slog.Logger) (*server.Server, error) {
 	node, err := server.New(db, server.Config{NodeID: s.nodeID, Lease: s.lease, StopTimeout: s.stopTimeout, Log: log})
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	if err := node.CheckSchema(ctx); err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	return node, nil
 }
@@ -62,11 +63,11 @@ func (s *settings) node(ctx context.Context, db *sqldb.DB, log *slog.Logger) (*s
 func (s *settings) listen(addr string, log *slog.Logger) (net.Listener, error) {
 	config, err := s.tls()
 	if err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("listen on %q: %w", addr, err)}
+		return nil, cli.Usage(fmt.Errorf("listen on %q: %w", addr, err))
 	}
 	if config != nil {
 		return tls.NewListener(listener, config), nil

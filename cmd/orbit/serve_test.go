@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server"
@@ -33,7 +34,7 @@ func runNode(t *testing.T, env map[string]string, args ...string) (addr string, 
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, args, environment{get: func(name string) string { return env[name] }, out: &output{}, err: errs})
+		ended <- program.Run(ctx, args, cli.Environment{Get: func(name string) string { return env[name] }, Out: &output{}, Err: errs})
 	}()
 	stop = func() int {
 		cancel()

@@ -42,6 +42,7 @@ var allowed = map[string][]string{
 	"internal/sqldb":            {},
 	"internal/wire":             {root},
 	"internal/version":          {},
+	"internal/cli":              {"internal/version"},
 	"internal/drivers":          {"internal/sqldb"},
 	"internal/dbtest":           {"internal/drivers", "internal/sqldb", "migrations"},
 	"internal/deptest":          {},
