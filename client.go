@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -24,6 +25,9 @@ type ClientConfig struct {
 	// MinimalBatchAnswers makes SubmitFrozenBatch ask for tasks of six fields
 	// (id, queue_id, handler, state, revision, created_at). Default false.
 	MinimalBatchAnswers bool
+	// Traceparent returns the W3C trace context that SubmitTask sends along, from the
+	// caller's context; "" sends none. Default: none.
+	Traceparent func(context.Context) string
 }
 
 // A Client talks to one task server with one credential. It never repeats a

@@ -358,7 +358,7 @@ func TestInvalidRequestsAreNotSent(t *testing.T) {
 		"items[0].idempotency_key": func() error { _, err := c.SubmitTasks(ctx, []BatchItem{{Request: r}}); return err },
 		"items":                    func() error { _, err := c.SubmitTasks(ctx, nil); return err },
 		"task_id":                  func() error { _, err := c.GetTask(ctx, "../tasks"); return err },
-		"task_id ":                 func() error { _, err := c.ListAttempts(ctx, "X", ListAttemptsRequest{}); return err },
+		"task_id ":                 func() error { _, err := c.ListAttempts(ctx, "X", PageRequest{}); return err },
 	}
 	for field, check := range checks {
 		var refused *InvalidArgumentError
@@ -490,7 +490,7 @@ func TestReads(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, task) {
 		t.Errorf("GetTask = %+v, %v; want %+v", got, err, task)
 	}
-	page, err := c.ListAttempts(t.Context(), task.ID, ListAttemptsRequest{Limit: 2, Cursor: "a+b"})
+	page, err := c.ListAttempts(t.Context(), task.ID, PageRequest{Limit: 2, Cursor: "a+b"})
 	if err != nil || len(page.Items) != 1 || page.NextCursor != "n" || page.Items[0].ConcurrencyToken != 1<<64-2 {
 		t.Errorf("ListAttempts = %+v, %v", page, err)
 	}
@@ -601,7 +601,7 @@ func TestAReadTakesNoMoreThanOneMiBOrAPage(t *testing.T) {
 	caps := `{"contract":"` + ContractName + `","namespace_id":"` + testRequestID + `","application_id":"` + testRequestID + `"}`
 	capabilities := func(c *Client) error { _, err := c.Capabilities(t.Context()); return err }
 	attempts := func(c *Client) error {
-		_, err := c.ListAttempts(t.Context(), testRequestID, ListAttemptsRequest{})
+		_, err := c.ListAttempts(t.Context(), testRequestID, PageRequest{})
 		return err
 	}
 	if err := read(1<<20, caps, capabilities); err != nil {

@@ -84,10 +84,34 @@ func (o *object) optionalTime(name string, t *time.Time) {
 	}
 }
 
+// optionalCount writes a count that may not be known.
+func (o *object) optionalCount(name string, value *uint64) {
+	if value != nil {
+		o.uint(name, *value)
+	}
+}
+
+// limit writes a number that may not be given, as it is sent or as the canonical text of
+// a command has it.
+func (o *object) limit(name string, value *uint64, inCanonicalText bool) {
+	switch {
+	case value == nil:
+	case inCanonicalText:
+		o.name(name)
+		o.dst = strictjson.AppendCanonicalUint(o.dst, *value)
+	default:
+		o.uint(name, *value)
+	}
+}
+
+func (o *object) bool(name string, value bool) {
+	o.name(name)
+	o.dst = strconv.AppendBool(o.dst, value)
+}
+
 func (o *object) optionalTrue(name string, value bool) {
 	if value {
-		o.name(name)
-		o.dst = append(o.dst, "true"...)
+		o.bool(name, true)
 	}
 }
 

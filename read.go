@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,8 +28,8 @@ func (c *Client) GetTask(ctx context.Context, id string) (Task, error) {
 	return w.task(), nil
 }
 
-// ListAttemptsRequest asks for one page of attempts.
-type ListAttemptsRequest struct {
+// PageRequest asks for one page of a list without filters.
+type PageRequest struct {
 	Limit  int    // 1 to 100; 0 means the server's default of 20
 	Cursor string // NextCursor of the page before; empty for the first
 }
@@ -42,24 +41,34 @@ type AttemptPage struct {
 }
 
 // ListAttempts reads the history of a task, one page at a time.
-func (c *Client) ListAttempts(ctx context.Context, taskID string, r ListAttemptsRequest) (AttemptPage, error) {
+func (c *Client) ListAttempts(ctx context.Context, taskID string, r PageRequest) (AttemptPage, error) {
 	if !ValidID(taskID) {
 		return AttemptPage{}, invalid("task_id", "must be 32 lower-case hexadecimal characters")
 	}
-	query := url.Values{}
-	if r.Limit != 0 {
-		query.Set("limit", strconv.Itoa(r.Limit))
-	}
-	if r.Cursor != "" {
-		query.Set("cursor", r.Cursor)
-	}
-	path := submitPath + "/" + taskID + "/attempts"
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
 	var page AttemptPage
-	err := c.get(ctx, "list attempts", path, maxBatchAnswer, &page) // a server fills a page beyond 1 MiB
-	return page, err
+	path := withQuery(submitPath+"/"+taskID+"/attempts", pageQuery(r.Limit, r.Cursor))
+	return page, c.get(ctx, "list attempts", path, maxBatchAnswer, &page) // a server fills a page beyond 1 MiB
+}
+
+// Attempts reads all pages of [Client.ListAttempts] from r.Cursor on. It ends with the
+// first error.
+func (c *Client) Attempts(ctx context.Context, taskID string, r PageRequest) iter.Seq2[Attempt, error] {
+	return pages(r.Cursor, func(cursor string) ([]Attempt, string, error) {
+		r.Cursor = cursor
+		page, err := c.ListAttempts(ctx, taskID, r)
+		return page.Items, page.NextCursor, err
+	})
+}
+
+// GetAttempt reads one attempt of a task. It is for verification and gives no right to
+// execute.
+func (c *Client) GetAttempt(ctx context.Context, taskID, attemptID string) (Attempt, error) {
+	path, err := partPath(taskID, "attempts", attemptID)
+	if err != nil {
+		return Attempt{}, err
+	}
+	var a Attempt
+	return a, c.get(ctx, "read attempt", path, maxSingleAnswer, &a)
 }
 
 // Capabilities are what a server says of itself and of the credential (API-032).

@@ -26,7 +26,11 @@ func (c *Client) SubmitTask(ctx context.Context, key string, r SubmitTaskRequest
 	if err != nil {
 		return Accepted{}, err
 	}
-	a, err := c.SubmitFrozen(ctx, key, body, "")
+	trace := ""
+	if c.cfg.Traceparent != nil {
+		trace = c.cfg.Traceparent(ctx)
+	}
+	a, err := c.SubmitFrozen(ctx, key, body, trace)
 	if err != nil {
 		return Accepted{}, err
 	}

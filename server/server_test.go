@@ -114,7 +114,7 @@ func TestClientAndServerAgree(t *testing.T) {
 		if err != nil || task.State != orbit.StateWaiting || !bytes.Equal(task.Payload, []byte(`{"n":1}`)) {
 			t.Fatalf("get = %+v, %v", task, err)
 		}
-		page, err := a.ListAttempts(t.Context(), accepted.Task.ID, orbit.ListAttemptsRequest{})
+		page, err := a.ListAttempts(t.Context(), accepted.Task.ID, orbit.PageRequest{})
 		if err != nil || len(page.Items) != 0 {
 			t.Fatalf("attempts = %+v, %v", page, err)
 		}
