@@ -20,7 +20,7 @@ WHERE a.id = ?`
 
 const countApplicationAttempts = `
 SELECT COUNT(*)
-FROM attempt
+FROM attempt{by}
 WHERE application_id = ?
   AND live = 1`
 
@@ -45,7 +45,7 @@ func (r *Reader) Application(ctx context.Context, id sqldb.ID) (orbit.Applicatio
 	if a.MaxUnfinished > 0 { // else it is not counted
 		a.Unfinished = &unfinished
 	}
-	err = r.db.Read().QueryRowContext(ctx, countApplicationAttempts, id).Scan(&a.ActiveAttempts)
+	err = r.db.Read().QueryRowContext(ctx, r.by("attempt_application", countApplicationAttempts), id).Scan(&a.ActiveAttempts)
 	if err != nil {
 		return orbit.Application{}, fmt.Errorf("count attempts of application: %w", err)
 	}

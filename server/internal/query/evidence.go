@@ -21,9 +21,9 @@ const evidenceColumns = `
 SELECT id, attempt_id, kind, body, created_at
 FROM evidence`
 
-const selectEvidenceList = evidenceColumns + `
+const selectEvidenceList = evidenceColumns + `{by}
 WHERE task_id = ?
-  AND ` + belowPlace + `
+  AND {after}
 ORDER BY created_at DESC, id DESC
 LIMIT ?`
 
@@ -40,8 +40,8 @@ func (r *Reader) EvidenceList(ctx context.Context, s Scope, id sqldb.ID, after *
 	}
 	var page EvidencePage
 	size := 0
-	args := append(append([]any{id}, last.below()...), limit+1)
-	rows, err := r.db.Read().QueryContext(ctx, selectEvidenceList, args...)
+	args := append(r.after([]any{id}, last), limit+1)
+	rows, err := r.db.Read().QueryContext(ctx, r.by("evidence_task", selectEvidenceList), args...)
 	err = each(rows, err, func(rows *sql.Rows) (bool, error) {
 		if len(page.Evidence) == limit || size > pageBytes {
 			page.Next = &last

@@ -37,24 +37,22 @@ const (
 SELECT id, state, revision, handler, handler_version, business_key, concurrency_key, priority,
        available_at, start_deadline_at, deadline_at, attempt_count, effect_uncertain,
        cancel_requested_at, completed_at, created_at, updated_at
-FROM task
+FROM task{by}
 WHERE queue_id = ?`
 	inState     = "\n  AND state = ?"
 	withKey     = "\n  AND business_key = ?"
 	createdFrom = "\n  AND created_at >= ?"
-	after       = "\n  AND " + belowPlace
+	afterPlace  = "\n  AND {after}"
 	newestFirst = "\nORDER BY created_at DESC, id DESC"
 
-	// One text per index: task_list, task_state, task_business.
-	selectQueueTasks = selectSummaries + createdFrom + after + newestFirst + "\nLIMIT ?"
-	selectStateTasks = selectSummaries + inState + createdFrom + after + newestFirst + "\nLIMIT ?"
-	selectKeyTasks   = selectSummaries + withKey + createdFrom + after + newestFirst + "\nLIMIT ?"
+	selectQueueTasks = selectSummaries + createdFrom + afterPlace + newestFirst + "\nLIMIT ?"
+	selectStateTasks = selectSummaries + inState + createdFrom + afterPlace + newestFirst + "\nLIMIT ?"
+	selectKeyTasks   = selectSummaries + withKey + createdFrom + afterPlace + newestFirst + "\nLIMIT ?"
 
-	// The sum keeps the state out of the choice of an index: task_state would be read for
-	// as long as no task has the business key.
-	selectKeyStateTasks = selectSummaries + withKey + createdFrom + after + `
-  AND (created_at > ? OR (created_at = ? AND id >= ?))
-  AND state + 0 = ?` + newestFirst + "\nLIMIT ?"
+	// No index has both. The last conditions keep to a window.
+	selectKeyStateTasks = selectSummaries + withKey + createdFrom + afterPlace + `
+  AND NOT (created_at = ? AND id < ?)
+  AND state = ?` + newestFirst + "\nLIMIT ?"
 )
 
 // Tasks reads a page of at most limit tasks, the newest first, that lie after a place; nil
@@ -64,14 +62,14 @@ func (r *Reader) Tasks(ctx context.Context, f TaskFilter, after *Place, limit in
 	if f.BusinessKey != "" && f.State != 0 {
 		return r.tasksInWindow(ctx, f, after, limit)
 	}
-	query, args := selectQueueTasks, []any{f.Queue}
+	query, args := r.by("task_list", selectQueueTasks), []any{f.Queue}
 	switch {
 	case f.BusinessKey != "":
-		query, args = selectKeyTasks, append(args, []byte(f.BusinessKey))
+		query, args = r.by("task_business", selectKeyTasks), append(args, []byte(f.BusinessKey))
 	case f.State != 0:
-		query, args = selectStateTasks, append(args, f.State)
+		query, args = r.by("task_state", selectStateTasks), append(args, f.State)
 	}
-	args = append(append(args, f.from()), f.start(after).below()...)
+	args = r.after(append(args, f.from()), f.start(after))
 	return r.tasks(ctx, f, query, args, limit)
 }
 
@@ -138,9 +136,9 @@ func (r *Reader) tasksInWindow(ctx context.Context, f TaskFilter, after *Place, 
 	if err != nil {
 		return TaskPage{}, err
 	}
-	args := append([]any{f.Queue, []byte(f.BusinessKey), max(f.from(), last.CreatedAt)}, start.below()...)
-	args = append(append(args, last.below()...), f.State)
-	page, err := r.tasks(ctx, f, selectKeyStateTasks, args, limit)
+	args := r.after([]any{f.Queue, []byte(f.BusinessKey), max(f.from(), last.CreatedAt)}, start)
+	args = append(args, last.CreatedAt, last.ID[:], f.State)
+	page, err := r.tasks(ctx, f, r.by("task_business", selectKeyStateTasks), args, limit)
 	if err == nil && more && page.Next == nil {
 		page.Next = &last
 	}
@@ -149,15 +147,15 @@ func (r *Reader) tasksInWindow(ctx context.Context, f TaskFilter, after *Place, 
 
 const selectWindowEnd = `
 SELECT created_at, id
-FROM task
-WHERE queue_id = ?` + withKey + createdFrom + after + newestFirst + `
+FROM task{by}
+WHERE queue_id = ?` + withKey + createdFrom + afterPlace + newestFirst + `
 LIMIT 2 OFFSET ?`
 
 // windowEnd returns the last place that a page looks at, and whether there are tasks after
 // it. It reads the index only.
 func (r *Reader) windowEnd(ctx context.Context, f TaskFilter, start Place) (last Place, more bool, err error) {
-	args := append([]any{f.Queue, []byte(f.BusinessKey), f.from()}, start.below()...)
-	rows, err := r.db.Read().QueryContext(ctx, selectWindowEnd, append(args, window-1)...)
+	args := r.after([]any{f.Queue, []byte(f.BusinessKey), f.from()}, start)
+	rows, err := r.db.Read().QueryContext(ctx, r.by("task_business", selectWindowEnd), append(args, window-1)...)
 	places := []Place{}
 	err = each(rows, err, func(rows *sql.Rows) (bool, error) {
 		var p Place

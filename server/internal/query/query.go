@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
@@ -40,12 +41,27 @@ type Place struct {
 	ID        sqldb.ID
 }
 
-// below returns what a place binds in the condition belowPlace.
-func (p Place) below() []any { return []any{p.CreatedAt, p.CreatedAt, p.ID[:]} }
+// by completes a statement that reads its table by one index: {by} becomes the hint and
+// {after} the condition that rows lie after a place. The optimizers must not choose: with
+// few rows, or with statistics of yesterday, they read other indexes and sort, or pass over
+// rows until enough of them fit. The condition is one exact range of the index, also where
+// many rows were created in the same microsecond: SQLite would sort the alternatives that
+// MySQL wants, and MySQL makes no range of pairs.
+func (r *Reader) by(index, statement string) string {
+	hint, after := " FORCE INDEX ("+index+")", "(created_at < ? OR (created_at = ? AND id < ?))"
+	if r.db.Dialect() == sqldb.SQLite {
+		hint, after = " INDEXED BY "+index, "(created_at, id) < (?, ?)"
+	}
+	return strings.NewReplacer("{by}", hint, "{after}", after).Replace(statement)
+}
 
-// belowPlace holds for rows after a place. The engines make one range of it, also where
-// many rows were created in the same microsecond.
-const belowPlace = `(created_at < ? OR (created_at = ? AND id < ?))`
+// after appends what the condition that rows lie after p binds.
+func (r *Reader) after(args []any, p Place) []any {
+	if args = append(args, p.CreatedAt); r.db.Dialect() != sqldb.SQLite {
+		args = append(args, p.CreatedAt)
+	}
+	return append(args, p.ID[:])
+}
 
 // found turns the error of a read of one row into what callers look for.
 func found(err error, act string) error {

@@ -93,7 +93,7 @@ func scanQueue(row interface{ Scan(...any) error }) (q orbit.Queue, namespace, i
 
 const countQueueAttempts = `
 SELECT queue_id, COUNT(*)
-FROM attempt
+FROM attempt{by}
 WHERE live = 1 AND queue_id IN %s
 GROUP BY queue_id`
 
@@ -112,7 +112,8 @@ func (r *Reader) addActive(ctx context.Context, queues []orbit.Queue) error {
 		}
 		args = append(args, id)
 	}
-	rows, err := r.db.Read().QueryContext(ctx, fmt.Sprintf(countQueueAttempts, sqldb.Placeholders(len(args))), args...)
+	query := fmt.Sprintf(r.by("attempt_queue", countQueueAttempts), sqldb.Placeholders(len(args)))
+	rows, err := r.db.Read().QueryContext(ctx, query, args...)
 	err = each(rows, err, func(rows *sql.Rows) (bool, error) {
 		var id sqldb.ID
 		var live uint64
