@@ -24,7 +24,8 @@ func TestTasksThatMayNotBeSeenLookTheSame(t *testing.T) {
 		n.queue("second")
 		confined := n.credential([]string{"tasks:read"}, "second")
 		noRead := n.credential([]string{"tasks:submit"})
-		for _, below := range []string{"", "/attempts"} {
+		attempt, evidence := n.attempt(mine, 1, 0, 3, 5, nil), n.addEvidence(mine, `{}`, 1)
+		for _, below := range []string{"", "/source", "/attempts", "/attempts/" + attempt, "/evidence", "/evidence/" + evidence} {
 			var bodies []string
 			asks := []ask{
 				{path: "/v1/tasks/" + strings.Repeat("0", 32) + below},
@@ -45,6 +46,11 @@ func TestTasksThatMayNotBeSeenLookTheSame(t *testing.T) {
 			n.do(ask{path: "/v1/tasks/" + mine + below, token: "-"}).want(t, 401, orbit.CodeUnauthenticated)
 			n.do(ask{path: "/v1/tasks/" + mine + below + "?x=1"}).want(t, 400, orbit.CodeInvalidArgument)
 			n.do(ask{path: "/v1/tasks/" + mine + below}).want(t, 200, "")
+		}
+		for _, part := range []string{"/attempts/", "/evidence/"} { // parts that are not there
+			for _, id := range []string{mine, strings.ToUpper(attempt), "abc", strings.Repeat("0", 32)} {
+				n.do(ask{path: "/v1/tasks/" + mine + part + id}).want(t, 404, orbit.CodeNotFound)
+			}
 		}
 	})
 }
