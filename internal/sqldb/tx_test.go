@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -73,6 +74,41 @@ func TestTxRunsAgainAfterADeadlock(t *testing.T) {
 		}
 		if db.Engine != "sqlite" && runs.Load() == writers*each {
 			t.Fatal("no transaction ran twice: the deadlock never happened")
+		}
+	})
+}
+
+// A function that took the wrong locks is rolled back and run anew, as often as after a
+// deadlock.
+func TestTxRunsAgainWhenItsFunctionAsksForIt(t *testing.T) { // REF-QUOTA-002
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		ctx := context.Background()
+		mustExec(t, db.Write(), createCounter)
+		unresolved := func(context.Context, sqldb.Querier) (bool, error) {
+			t.Error("a commit was looked up that was never sent")
+			return false, nil
+		}
+		runs := 0
+		err := db.TxResolve(ctx, func(tx *sqldb.Tx) error {
+			runs++
+			mustExec(t, tx, "INSERT INTO counter (id, n) VALUES (?, 1)", runs)
+			if runs < 4 {
+				return fmt.Errorf("other rows: %w", sqldb.ErrAgain)
+			}
+			return nil
+		}, unresolved)
+		if err != nil || runs != 4 || count(t, db.Write()) != 1 {
+			t.Errorf("Tx = %v after %d runs and left %d rows, want 4 runs and 1 row", err, runs, count(t, db.Write()))
+		}
+		runs = 0
+		err = db.Tx(ctx, func(*sqldb.Tx) error { runs++; return sqldb.ErrAgain })
+		if !errors.Is(err, sqldb.ErrAgain) || runs != 8 {
+			t.Errorf("Tx that always asks = %v after %d runs, want ErrAgain after 8", err, runs)
+		}
+		ended, cancel := context.WithCancel(ctx)
+		err = db.Tx(ended, func(*sqldb.Tx) error { cancel(); return sqldb.ErrAgain })
+		if !errors.Is(err, sqldb.ErrAgain) {
+			t.Errorf("Tx whose context ends = %v, want ErrAgain", err)
 		}
 	})
 }

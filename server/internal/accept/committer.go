@@ -320,7 +320,7 @@ func (c *Committer) accept(ctx context.Context, members []*member) ([]*member, e
 		}
 		err = c.db.Tx(ctx, func(tx *sqldb.Tx) error { return write(ctx, tx, c.cfg.Modes, members) })
 		switch {
-		case err == nil:
+		case err == nil, errors.Is(err, errAllRefused):
 			c.conclude(members)
 			return nil, nil
 		case errors.Is(err, sqldb.ErrUnknownCommit), c.db.Dialect().Duplicate(err):

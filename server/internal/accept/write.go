@@ -3,6 +3,7 @@ package accept
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -29,7 +30,7 @@ func write(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, members []*mem
 		return err
 	}
 	kept, err := refuse(ctx, tx, modes, members)
-	if err != nil || len(kept) == 0 {
+	if err != nil {
 		return err
 	}
 	if err := place(ctx, tx, kept); err != nil {
@@ -70,9 +71,13 @@ func insertIdentities(ctx context.Context, tx *sqldb.Tx, members []*member) erro
 	return nil
 }
 
-const deleteIdentities = `
+const deleteIdentity = `
 DELETE FROM idempotency
-WHERE digest IN `
+WHERE digest = ?`
+
+// errAllRefused rolls back a transaction whose members were all refused: that takes their
+// identities back at once.
+var errAllRefused = errors.New("every member was refused")
 
 // refuse holds members to the rules of the moment, first to the times and then to the
 // quotas of application and queue, and takes back the identities of those that break one.
@@ -87,22 +92,26 @@ func refuse(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, members []*me
 	if err := admit(ctx, tx, modes, timely); err != nil {
 		return nil, err
 	}
-	var kept []*member
-	var taken []any
+	kept := slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.draft.refused != nil })
+	if len(kept) == 0 {
+		return nil, errAllRefused
+	}
+	return kept, takeBack(ctx, tx, members)
+}
+
+// takeBack deletes the identities of refused members. Each is found by its key: one
+// statement for all may scan a short table, and wait for identities of others while it
+// holds quotas.
+func takeBack(ctx context.Context, tx *sqldb.Tx, members []*member) error {
 	for _, m := range members {
-		if m.draft.refused != nil {
-			taken = append(taken, m.digest[:])
-		} else {
-			kept = append(kept, m)
+		if m.draft.refused == nil {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, deleteIdentity, m.digest[:]); err != nil {
+			return fmt.Errorf("take back identity: %w", err)
 		}
 	}
-	if len(taken) == 0 {
-		return kept, nil
-	}
-	if _, err := tx.ExecContext(ctx, deleteIdentities+sqldb.Placeholders(len(taken)), taken...); err != nil {
-		return nil, fmt.Errorf("take back identities: %w", err)
-	}
-	return kept, nil
+	return nil
 }
 
 // admit counts members, which are in order of arrival, in their quotas.

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -24,20 +23,12 @@ const (
 // nevertheless ends by itself.
 func (d *Dispatcher) Claim(ctx context.Context, lanes []Lane, takers []Taker) (Claimed, error) {
 	all := Claimed{Lanes: make(map[int64]LaneEnd, len(lanes))}
-	var open, limited []Lane
-	for _, l := range lanes {
-		if d.limited.has(l.Queue) {
-			limited = append(limited, l)
-		} else {
-			open = append(open, l)
-		}
-	}
-	err := d.claim(ctx, &all, open, takers, false)
-	if errors.Is(err, errLimited) {
-		return d.Claim(ctx, lanes, takers) // the queues concerned are known now
+	open, limited, err := d.byLimits(ctx, lanes)
+	if err == nil {
+		err = d.claim(ctx, &all, open, takers)
 	}
 	if err == nil {
-		err = d.claim(ctx, &all, limited, takers, true)
+		err = d.claim(ctx, &all, limited, takers)
 	}
 	if err != nil && len(all.Grants) == 0 {
 		return Claimed{}, fmt.Errorf("claim tasks: %w", err)
@@ -48,15 +39,39 @@ func (d *Dispatcher) Claim(ctx context.Context, lanes []Lane, takers []Taker) (C
 	return all, nil
 }
 
+// byLimits sets the lanes apart whose queue or application is known to limit live
+// attempts: what they lock for themselves is not held while others are claimed.
+func (d *Dispatcher) byLimits(ctx context.Context, lanes []Lane) (open, limited []Lane, err error) {
+	queues := make([]sqldb.ID, len(lanes))
+	for i, l := range lanes {
+		queues[i] = l.Queue
+	}
+	if len(queues) == 0 {
+		return nil, nil, nil
+	}
+	owners, err := d.modes.OwnersOf(ctx, d.db.Read(), settle.SortedIDs(queues))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, l := range lanes {
+		if d.active.Limited(l.Queue) || d.active.Limited(owners[l.Queue]) {
+			limited = append(limited, l)
+		} else {
+			open = append(open, l)
+		}
+	}
+	return open, limited, nil
+}
+
 // claim runs one transaction and adds what it gave away to all.
-func (d *Dispatcher) claim(ctx context.Context, all *Claimed, lanes []Lane, takers []Taker, limited bool) error {
+func (d *Dispatcher) claim(ctx context.Context, all *Claimed, lanes []Lane, takers []Taker) error {
 	if len(lanes) == 0 {
 		return nil
 	}
 	var c *claim
 	err := d.db.TxResolve(ctx, func(tx *sqldb.Tx) error {
 		c = newClaim(d, tx, lanes, takers, all.Grants)
-		return c.run(ctx, limited)
+		return c.run(ctx)
 	}, func(ctx context.Context, q sqldb.Querier) (bool, error) {
 		return c.committed(ctx, q)
 	})
@@ -152,7 +167,7 @@ func (c *claim) use(t *takerRoom, size int) {
 
 // run takes no waiting lock on a task or a key: sessions are read plainly, queues are
 // locked before the first task, and everything else with SKIP LOCKED.
-func (c *claim) run(ctx context.Context, limited bool) error {
+func (c *claim) run(ctx context.Context) error {
 	var err error
 	if c.replaced, err = c.d.replacedTakers(ctx, c.tx, c.given()); err != nil {
 		return err
@@ -160,7 +175,7 @@ func (c *claim) run(ctx context.Context, limited bool) error {
 	for _, i := range c.replaced {
 		c.takers[i].slots = 0
 	}
-	if err := c.openGates(ctx, limited); err != nil {
+	if err := c.openGates(ctx); err != nil {
 		return err
 	}
 	for more := true; more; {
@@ -180,21 +195,12 @@ func (c *claim) given() []Taker {
 }
 
 // openGates leaves out the lanes of queues that may not dispatch, before any task is read.
-func (c *claim) openGates(ctx context.Context, limited bool) error {
+func (c *claim) openGates(ctx context.Context) error {
 	var queues []sqldb.ID
 	for _, l := range c.lanes {
 		queues = append(queues, l.Queue)
 	}
-	queues = settle.SortedIDs(queues)
-	var (
-		gates map[sqldb.ID]*gate
-		err   error
-	)
-	if limited {
-		gates, err = c.d.lockGates(ctx, c.tx, queues)
-	} else {
-		gates, err = c.d.shareGates(ctx, c.tx, queues)
-	}
+	gates, err := c.d.openGates(ctx, c.tx, settle.SortedIDs(queues))
 	if err != nil {
 		return err
 	}

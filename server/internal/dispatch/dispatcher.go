@@ -50,13 +50,13 @@ func (c Config) validate() error {
 // A Dispatcher moves tasks through their attempts for one node. It is safe for
 // concurrent use.
 type Dispatcher struct {
-	db      *sqldb.DB
-	node    string
-	lease   int64 // microseconds
-	wake    func([]int64)
-	log     *slog.Logger
-	limited limitedQueues
-	modes   *quota.Modes
+	db     *sqldb.DB
+	node   string
+	lease  int64 // microseconds
+	wake   func([]int64)
+	log    *slog.Logger
+	modes  *quota.Modes
+	active quota.Modes // which queues and applications limit live attempts
 }
 
 // New returns a dispatcher that writes node, 1 to 64 bytes, into what it claims.

@@ -28,7 +28,7 @@ func TestHotQueriesUseTheirIndexes(t *testing.T) { // cost law 2
 			{Name: "order of two lanes", Table: "task", Index: "task_claim", Sorts: true,
 				SQL: selectOrder + "\nUNION ALL" + selectOrder, Args: []any{lane, 100, int64(9), 100}},
 			{Name: "live attempts of a queue", Table: "attempt", Index: "attempt_queue", Sorts: true,
-				SQL: fmt.Sprintf(queueLimits.count, "(?)"), Args: []any{id}},
+				SQL: fmt.Sprintf(countOfQueues, "(?)"), Args: []any{id}},
 			{Name: "parked tasks of keys", Table: "p", Index: "task_parked", SQL: settle.SelectParked + "(?,?)", Args: []any{digest, other}},
 			{Name: "ready lanes of keys", Table: "task", Index: "task_parked", Sorts: true,
 				SQL: fmt.Sprintf(settle.SelectReadyLanes, "?,?"), Args: []any{digest, other}},

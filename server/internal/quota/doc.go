@@ -15,7 +15,7 @@
 //
 // Who sets a limit locks the row, and so waits for all who read it without one and whose
 // tasks are counted nowhere yet; then it counts the tasks and stores limit and number
-// together. Who comes later finds the limit. A transaction that finds a limit where its
-// node expected none, or the other way round, has the wrong lock: it is rolled back and
-// begins anew with the right one (REF-QUOTA-002).
+// together. Who comes later finds the limit. A transaction that finds one where its node
+// expected none has the wrong lock: it is rolled back and begins anew with the right one
+// (REF-QUOTA-002).
 package quota

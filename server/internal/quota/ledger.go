@@ -49,8 +49,9 @@ func (c *count) add(n int64) {
 // Open reads the limits of queues and of their applications and locks them until the
 // transaction ends. It is called after the identities of commands are inserted and before
 // the first resource key or task is locked. Queues that do not exist have no limit. If a
-// limit is found where modes expects none, or the other way round, modes learns it and the
-// error wraps [sqldb.ErrAgain]: the transaction runs anew with the other lock.
+// limit is found where modes expects none, modes learns it and the error wraps
+// [sqldb.ErrAgain]: the transaction runs anew with the other lock. Where a limit was
+// expected and is gone, this transaction locks more than it needs, and the next does not.
 func Open(ctx context.Context, tx *sqldb.Tx, modes *Modes, queues []sqldb.ID) (*Ledger, error) {
 	l := &Ledger{tx: tx, queues: make(map[sqldb.ID]*count), applications: make(map[sqldb.ID]*count)}
 	queues = inOrder(queues)
@@ -58,7 +59,7 @@ func Open(ctx context.Context, tx *sqldb.Tx, modes *Modes, queues []sqldb.ID) (*
 		return l, nil
 	}
 	var err error
-	if l.owners, err = modes.ownersOf(ctx, tx, queues); err != nil {
+	if l.owners, err = modes.OwnersOf(ctx, tx, queues); err != nil {
 		return nil, err
 	}
 	applications := applicationsOf(l.owners)
@@ -90,11 +91,11 @@ func (l *Ledger) lock(ctx context.Context, modes *Modes, applications, queues []
 	expected := make(map[sqldb.ID]bool)
 	rows := make([]Row, 0, len(applications)+len(queues))
 	for _, id := range applications {
-		expected[id] = modes.isLimited(id)
+		expected[id] = modes.Limited(id)
 		rows = append(rows, Row{selectApplication, id, expected[id]})
 	}
 	for _, id := range queues {
-		expected[id] = modes.isLimited(id)
+		expected[id] = modes.Limited(id)
 		rows = append(rows, Row{selectQueue, id, expected[id]})
 	}
 	surprised := false
@@ -110,8 +111,8 @@ func (l *Ledger) lock(ctx context.Context, modes *Modes, applications, queues []
 		}
 		found[id] = true
 		if limited := c.limit > 0; limited != expected[id] {
-			surprised = true
-			modes.setLimited(id, limited)
+			surprised = surprised || limited
+			modes.SetLimited(id, limited)
 		}
 		l.keep(application, id, c)
 		return nil
@@ -120,7 +121,7 @@ func (l *Ledger) lock(ctx context.Context, modes *Modes, applications, queues []
 	case err != nil:
 		return nil, err
 	case surprised:
-		return nil, fmt.Errorf("limit was set or lifted: %w", sqldb.ErrAgain)
+		return nil, fmt.Errorf("a limit was set: %w", sqldb.ErrAgain)
 	}
 	return slices.DeleteFunc(applications, func(id sqldb.ID) bool { return found[id] }), nil
 }

@@ -13,22 +13,24 @@ import (
 const maxRemembered = 1 << 15
 
 // Modes is what a process remembers of queues and applications: which application a queue
-// belongs to, which never changes, and which of them had a limit when last seen. That is a
-// hint; the locked rows decide. The zero value is ready to use, for several goroutines.
+// belongs to, which never changes, and which of them had a limit when last seen: of
+// unfinished tasks, or of whatever else its owner keeps it for. That is a hint; the locked rows decide. The zero value is ready to use, for several goroutines.
 type Modes struct {
 	mu      sync.Mutex
 	owners  map[sqldb.ID]sqldb.ID // application by queue
 	limited map[sqldb.ID]struct{} // queues and applications
 }
 
-func (m *Modes) isLimited(id sqldb.ID) bool {
+// Limited reports whether the queue or application had a limit when last seen.
+func (m *Modes) Limited(id sqldb.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, limited := m.limited[id]
 	return limited
 }
 
-func (m *Modes) setLimited(id sqldb.ID, limited bool) {
+// SetLimited notes whether the queue or application has a limit.
+func (m *Modes) SetLimited(id sqldb.ID, limited bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !limited {
@@ -41,8 +43,8 @@ func (m *Modes) setLimited(id sqldb.ID, limited bool) {
 	m.limited[id] = struct{}{}
 }
 
-// ownersOf returns the applications of queues. A queue that does not exist has none.
-func (m *Modes) ownersOf(ctx context.Context, q sqldb.Querier, queues []sqldb.ID) (map[sqldb.ID]sqldb.ID, error) {
+// OwnersOf returns the applications of queues. A queue that does not exist has none.
+func (m *Modes) OwnersOf(ctx context.Context, q sqldb.Querier, queues []sqldb.ID) (map[sqldb.ID]sqldb.ID, error) {
 	owners, unknown := m.known(queues)
 	if len(unknown) == 0 {
 		return owners, nil
