@@ -78,7 +78,7 @@ func TestARefusedRetryLeavesNoRecordAndARepeatIsNotRefused(t *testing.T) { // ID
 }
 
 // Without grouping each item has a transaction of its own, and the promises are the same.
-func TestAloneEachItemHasItsOwnTransaction(t *testing.T) { // IDEM-012, SUB-013
+func TestAloneEachItemHasItsOwnTransaction(t *testing.T) { // IDEM-012
 	onEachEngine(t, func(t *testing.T, d *desk) {
 		alone := []*Committer{New(d.faults.DB, Config{Alone: true}), New(d.db.DB, Config{Alone: true})}
 		d.faults.OnCommit(func(int) faultdb.Verdict { return faultdb.Pass })
