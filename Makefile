@@ -1,4 +1,5 @@
-# What each target does: make help. Everything works from a fresh clone.
+# What each target does: make help. Everything works from a fresh clone. CLI-010 names fmt,
+# test, vet, build and integration; CLI-012 and TEST-030 what make test does.
 
 GO          ?= go
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)

@@ -256,6 +256,7 @@ func TestAnswersReportWhatCameBack(t *testing.T) {
 
 func padded(text string, size int) string { return text + strings.Repeat(" ", size-len(text)) }
 
+// ERR-016, ERR-012.
 func TestSubmitTaskTellsRefusalFromUnknown(t *testing.T) {
 	r := smallRequest()
 	other := r

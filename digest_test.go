@@ -149,6 +149,7 @@ func digestOfBody(t *testing.T, body []byte) Digest {
 }
 
 // TEST-041, IDEM-007, IDEM-008, IDEM-009.
+// SUB-025.
 func TestEqualContentHasEqualDigests(t *testing.T) {
 	groups := map[string][][]byte{
 		"Numbers":       {with("payload", `1`), with("payload", `1.0`), with("payload", `1e0`), with("payload", `10e-1`), with("payload", `0.1E+1`)},
@@ -183,6 +184,7 @@ func TestEqualContentHasEqualDigests(t *testing.T) {
 }
 
 // TEST-041, IDEM-010, KEY-005, KEY-006.
+// API-029, SUB-044.
 func TestDifferentContentHasDifferentDigests(t *testing.T) {
 	bodies := [][]byte{
 		with("x", ""),

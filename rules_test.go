@@ -85,6 +85,7 @@ func TestBusinessKeys(t *testing.T) {
 }
 
 // IDEM-001.
+// LIMIT-010.
 func TestIdempotencyKeys(t *testing.T) {
 	for _, key := range []string{"a", "!", "~", `"\`, strings.Repeat("k", 128)} {
 		if err := ValidateIdempotencyKey(key); err != nil {
@@ -155,6 +156,7 @@ func mustTime(t *testing.T, text string) time.Time {
 }
 
 // SUB-013 … SUB-017, AMB-023.
+// LIMIT-005.
 func TestTimeRulesAtTheirEdges(t *testing.T) {
 	now := mustTime(t, "2026-09-17T12:00:00.5Z")
 	at := func(d time.Duration) string { return quoted(FormatTime(now.Add(d))) }

@@ -30,6 +30,7 @@ func nested(levels int) string {
 
 // TEST-042: strict JSON (API-006 … API-013, AMB-011, AMB-012). The field is the one
 // that must be named; "" means accepted.
+// API-004.
 func TestBodiesAreReadStrictly(t *testing.T) {
 	good := string(with("x", ""))
 	in := func(member string) []byte { return []byte(good[:len(good)-1] + "," + member + "}") }

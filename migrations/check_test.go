@@ -61,6 +61,7 @@ func TestCheckAcceptsNewerStepsThatAreAllAdditive(t *testing.T) {
 }
 
 // The resource keys are the example of a step with which old nodes must not run.
+// MIG-007, MIG-008.
 func TestTheResourceKeyStepIsNotAdditive(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		migrate(t, db, 11)

@@ -37,6 +37,7 @@ func TestEveryColumnAndTableHasAChineseComment(t *testing.T) {
 }
 
 // MIG-006, AMB-005: zero foreign keys, at every version.
+// ID-011.
 func TestNoVersionHasAForeignKey(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		for version := 1; version <= latest(t, db, migrations.Server); version++ {
@@ -115,6 +116,23 @@ func TestKeysAreComparedAsBytes(t *testing.T) {
 		for _, key := range alike {
 			if n := number(t, db, "SELECT COUNT(*) FROM task WHERE business_key = ?", []byte(key)); n != 1 {
 				t.Errorf("tasks found for key %q = %d, want 1", key, n)
+			}
+		}
+	}, migrations.Server)
+}
+
+// SUB-027: no column re-formats the JSON that it holds.
+func TestJSONIsStoredAsBytes(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		all := columns(t, db)
+		for _, name := range []string{"task.payload", "task.result", "attempt.result", "evidence.body", "idempotency.receipt"} {
+			if got := strings.ToLower(all[name].Type); !strings.HasSuffix(got, "blob") {
+				t.Errorf("type of %s = %q, want one of bytes", name, got)
+			}
+		}
+		for name, c := range all {
+			if strings.Contains(strings.ToLower(c.Type), "json") {
+				t.Errorf("%s has the type %s", name, c.Type)
 			}
 		}
 	}, migrations.Server)

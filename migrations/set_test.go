@@ -20,6 +20,7 @@ import (
 var dialects = []*sqldb.Dialect{sqldb.MySQL, sqldb.SQLite}
 
 // MIG-018
+// MIG-013.
 func TestStepNumbersAreUniqueAndWithoutGaps(t *testing.T) {
 	const text = "CREATE TABLE a (x INT);\n"
 	tests := []struct {

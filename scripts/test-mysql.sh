@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command against a private MySQL and a private MariaDB that live as long as it:
+# Runs a command against a private MySQL and a private MariaDB that live as long as it
+# (CLI-013):
 #
 #   scripts/test-mysql.sh go test -race ./...
 #

@@ -9,6 +9,7 @@ import (
 )
 
 // The whole chain with its accidents, on each engine (TEST-056, EX-010, MOD-010).
+// MOD-001, MOD-004, MOD-005.
 func TestQuickstartHoldsItsInvariant(t *testing.T) {
 	for _, engine := range []struct{ name, variable string }{
 		{"sqlite", ""}, {"mysql", "ORBIT_TEST_MYSQL_DSN"}, {"mariadb", "ORBIT_TEST_MARIADB_DSN"},

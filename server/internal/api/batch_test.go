@@ -40,6 +40,7 @@ func item(key, task string) string {
 }
 
 // REF-BATCH-002: each item has its own answer, in order; a refused one touches no other.
+// API-003, REF-BATCH-001.
 func TestBatchItemsAreIndependent(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		n.submit("old", n.body()).want(t, 201, "")

@@ -133,7 +133,7 @@ func TestAuthorizationHeader(t *testing.T) {
 	}
 }
 
-// API-005, AMB-018: 524288 bytes pass the limit and 524289 do not, told or not told.
+// API-005, ERR-007, AMB-018: 524288 bytes pass the limit and 524289 do not, told or not told.
 func TestBodyLimit(t *testing.T) {
 	n := onSQLite(t)
 	padded := func(size int) string {

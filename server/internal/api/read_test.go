@@ -15,6 +15,7 @@ import (
 )
 
 // GET-003, TEST-049, AMB-071: missing, foreign, out of scope and malformed look the same.
+// GET-001.
 func TestTasksThatMayNotBeSeenLookTheSame(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		mine := n.submit("key", n.body()).want(t, 201, "").taskOf(t).ID

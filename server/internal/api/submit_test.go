@@ -15,6 +15,7 @@ import (
 
 // SUB-050, SUB-051, API-030: the documented request gives the documented answer, member
 // by member and nothing else.
+// SUB-002, STATE-001.
 func TestSubmitAnswersTheDocumentedExample(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		body := `{
@@ -76,6 +77,7 @@ func TestSubmitShowsTheConcurrencyKey(t *testing.T) {
 
 // IDEM-011, IDEM-012, IDEM-023, AMB-028: a repeat returns the first receipt byte for byte,
 // whatever the task has become and however the repeat is spelled.
+// ID-001, SUB-002, API-031.
 func TestReplayReturnsTheOriginalReceipt(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		first := n.submit("key", n.body(`"payload":{"a":1.0,"b":[true]}`, `"task_timeout_ms":86400000`)).want(t, http.StatusCreated, "")
@@ -119,6 +121,7 @@ func TestReplayReturnsTheOriginalReceipt(t *testing.T) {
 }
 
 // IDEM-010, ERR-013: other content under a key is a conflict with the exact message.
+// ERR-005.
 func TestOtherContentUnderAKeyIsAConflict(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		n.submit("key", n.body(`"concurrency_key":"object/1"`)).want(t, http.StatusCreated, "")
@@ -141,6 +144,7 @@ func TestOtherContentUnderAKeyIsAConflict(t *testing.T) {
 }
 
 // IDEM-002, IDEM-003: the scope of a key is the namespace.
+// API-004.
 func TestNamespacesDoNotShareKeys(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		other := n.namespace("other")
@@ -151,6 +155,7 @@ func TestNamespacesDoNotShareKeys(t *testing.T) {
 }
 
 // ID-010: equal business keys under different idempotency keys are two tasks.
+// ID-002.
 func TestBusinessKeysRemoveNoDuplicates(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		for i := range 2 {
@@ -231,6 +236,7 @@ func TestConcurrentConflictingSubmitsCreateOnce(t *testing.T) {
 
 // SUB-062, SUB-063: task, event, audit, identity and receipt come into being together,
 // and the audit copies no business text.
+// IDEM-006.
 func TestAcceptanceWritesAllItsRows(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		got := n.submit("key", n.body(`"payload":"canary"`, `"business_key":"canary"`)).want(t, http.StatusCreated, "")
@@ -342,6 +348,7 @@ func TestReplayIgnoresRulesOfTheMoment(t *testing.T) {
 }
 
 // AMB-029: a queue that may not be used.
+// SUB-001.
 func TestUnusableQueues(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		second := n.queue("second")

@@ -133,7 +133,7 @@ func TestClaimStopsAtTheBytesThatATakerTakes(t *testing.T) {
 	})
 }
 
-func TestTwoNodesAndTwoQueuesCompeteForOneKey(t *testing.T) { // TEST-004, LIC-020
+func TestTwoNodesAndTwoQueuesCompeteForOneKey(t *testing.T) { // TEST-004, LIC-020, ID-003
 	run(t, func(t *testing.T, w world, n node, db *dbtest.DB) {
 		a, b := spec{Queue: w.NewQueue("a"), Key: "object"}, spec{Queue: w.NewQueue("b"), Key: "object"}
 		nodes := []node{n, newNode(t, db.Reopen(t).DB, "node-b", dispatch.Config{})}
@@ -297,7 +297,7 @@ func TestOneBatchTakesOneTaskOfAKey(t *testing.T) {
 	})
 }
 
-func TestSameKeyInAnotherNamespaceIsIndependent(t *testing.T) { // TEST-007, KEY-014
+func TestSameKeyInAnotherNamespaceIsIndependent(t *testing.T) { // TEST-007, KEY-014, ID-006
 	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
 		other := w.NewNamespace("other")
 		a := spec{Queue: w.NewQueue("a"), Key: "object"}
@@ -369,7 +369,7 @@ func TestClaimEventFailureRollsEverythingBack(t *testing.T) { // TEST-010, LIC-0
 	})
 }
 
-func TestTokensEndBeforeTheyWrap(t *testing.T) { // TEST-013, TEST-058, TOK-007, TOK-008, AMB-009
+func TestTokensEndBeforeTheyWrap(t *testing.T) { // TEST-013, TEST-058, TOK-007, TOK-008, AMB-009, LIMIT-014
 	const last = math.MaxUint64 - 1 // the largest token, 2^64-2
 	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
 		q := w.NewQueue("q")
@@ -541,6 +541,7 @@ func TestManyClaimersTakeEachTaskOnce(t *testing.T) {
 
 // The exclusion that the whole project rests on: submitters, claimers and finishers at
 // once, on few keys, over several lanes and nodes.
+// ID-004, TOK-004.
 func TestOneHolderPerKeyWhateverHappens(t *testing.T) {
 	const tasks, keys, workers = 240, 6, 6
 	run(t, func(t *testing.T, w world, n node, db *dbtest.DB) {

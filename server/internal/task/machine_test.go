@@ -37,6 +37,7 @@ var targets = map[State]map[Act][]State{
 	},
 }
 
+// STATE-001, STATE-002, STATE-003, STATE-017, STATE-022.
 func TestEveryStateAndActMeetsTheTable(t *testing.T) {
 	for s := Waiting; s <= Cancelled; s++ {
 		for act := ActClaim; act <= ActDecideCancelled; act++ {
@@ -83,6 +84,7 @@ func checkChange(t *testing.T, s State, act Act, f Facts, c Change) {
 	}
 }
 
+// STATE-021, SUB-024.
 func TestRulesOfRetryAndReview(t *testing.T) {
 	retry := Facts{AttemptsLeft: true, TimeLeft: true}
 	safe := Facts{AttemptsLeft: true, TimeLeft: true, Idempotent: true}
