@@ -186,7 +186,9 @@ func TestListInPages(t *testing.T) {
 			n.created(m.id, m.at)
 			all = append(all, m)
 		}
-		slices.SortFunc(all, func(a, b made) int { return -strings.Compare(a.at[:7]+fmt.Sprint(len(a.at))+a.id, b.at[:7]+fmt.Sprint(len(b.at))+b.id) })
+		slices.SortFunc(all, func(a, b made) int {
+			return -strings.Compare(a.at[:7]+fmt.Sprint(len(a.at))+a.id, b.at[:7]+fmt.Sprint(len(b.at))+b.id)
+		})
 		var want []string
 		for _, m := range all {
 			want = append(want, m.id)

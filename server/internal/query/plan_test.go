@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
+	"github.com/orbitkit/orbit/server/internal/task"
 )
 
 // planRows is how many tasks the full table holds, enough for the optimizers to choose as
@@ -29,7 +31,7 @@ type plan struct {
 	sorts bool   // it may sort
 }
 
-// LIST-010, REF-HIST-002, REF-QUERY-001: every read is a range of an index, without a
+// LIST-010, LIST-018, REF-HIST-002, REF-QUERY-001: every read is a range of an index, without a
 // sort, whether the table is empty or full.
 func TestReadsUseTheirIndexes(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
@@ -41,6 +43,7 @@ func TestReadsUseTheirIndexes(t *testing.T) {
 			checkPlan(t, db, p, true)
 			checkReads(t, db, p)
 		}
+		checkWindows(t, db)
 	}, migrations.Server)
 }
 
@@ -297,4 +300,38 @@ func handlerReads(t *testing.T, conn *sql.Conn) (sum int64) {
 		t.Fatal(err)
 	}
 	return sum
+}
+
+// checkWindows reads the tasks of a key that many have in a state that few have: in more
+// than one window, each of them once and in order (LIST-010, LIST-014).
+func checkWindows(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	from, before := int64(1_000*planSeconds), int64(30_000*planSeconds)
+	f := TaskFilter{Queue: numbered(planQueue), State: task.Waiting, BusinessKey: "hot", CreatedFrom: &from, CreatedBefore: &before}
+	var want []string
+	for n := 29_999; n >= 1_000; n-- {
+		if n%100 == 2 && n%3 == 0 {
+			want = append(want, numbered(n).String())
+		}
+	}
+	var got []string
+	var last *Place
+	for pages := 0; pages == 0 || last != nil; pages++ {
+		page, err := New(db.DB).Tasks(t.Context(), f, last, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range page.Tasks {
+			got = append(got, task.ID)
+		}
+		last = page.Next
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d tasks of the key in the state, want %d:\n%v\n%v", len(got), len(want), got, want)
+	}
+	f.State = task.Leased // nobody has it
+	page, err := New(db.DB).Tasks(t.Context(), f, nil, 100)
+	if err != nil || len(page.Tasks) != 0 || page.Next == nil {
+		t.Errorf("first window without such a task = %+v, %v, want an empty page with a next one", page, err)
+	}
 }
