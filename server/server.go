@@ -54,6 +54,9 @@ type Config struct {
 	// StopTimeout bounds a graceful stop; half of it is for workers to go elsewhere.
 	// Default 20s; a negative one is refused.
 	StopTimeout time.Duration
+	// Ungrouped accepts each submit in a transaction of its own instead of gathering those
+	// that come while the last one commits. To measure what grouping gives. Default false.
+	Ungrouped bool
 	// Log gets what happens and what is swallowed. Default: nothing is logged.
 	Log *slog.Logger
 }
@@ -97,7 +100,7 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 		s.hub.Wake(lanes)
 		s.recovery.Wake(lanes)
 	}
-	s.committer = accept.New(db, accept.Config{Modes: modes, Log: s.log, Wake: wake})
+	s.committer = accept.New(db, accept.Config{Modes: modes, Alone: cfg.Ungrouped, Log: s.log, Wake: wake})
 	commands := command.New(db, command.Config{Modes: modes, Wake: wake, Cancelled: s.hub.Cancel, Log: s.log})
 	s.api = api.New(api.Config{
 		DB: db, Auth: authenticator, Committer: s.committer, Commands: commands, Worker: s.hub, Ready: s.CheckSchema, Log: s.log,
