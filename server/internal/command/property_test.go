@@ -34,12 +34,12 @@ var cases = map[string]int{dbtest.SQLite: 60, dbtest.MySQL: 8, dbtest.MariaDB: 8
 func TestTasksFollowTheModel(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		e := newEngine(t, db)
-		ran, failed := 0, false
+		ran := 0
 		rapid.Check(t, func(rt *rapid.T) {
-			if ran++; ran > cases[db.Engine] && !failed { // once failed, it is being shrunk
+			if ran++; ran > cases[db.Engine] && !e.failed { // once failed, it is being shrunk
 				return
 			}
-			defer func() { failed = failed || rt.Failed() }()
+			defer func() { e.failed = e.failed || rt.Failed() }()
 			h := &history{engine: e, rt: rt, queue: e.w.NewQueue(fmt.Sprint("q", ran, sqldb.NewID()))}
 			rt.Repeat(map[string]func(*rapid.T){
 				"submit": h.submit, "claim": h.claim, "start": h.start, "return": h.giveBack, "finish": h.finish,
@@ -61,6 +61,7 @@ type engine struct {
 	commands  *command.Commands
 	process   sqldb.ID
 	told      map[sqldb.ID]int // cancel intents that workers were told of
+	failed    bool             // a history has broken the database: only models can be compared
 }
 
 func newEngine(t *testing.T, db *dbtest.DB) *engine {
@@ -386,6 +387,9 @@ func (h *history) retry(t *rapid.T) {
 func (h *history) check(t *rapid.T) {
 	for _, m := range h.tasks {
 		h.checkTask(t, m)
+	}
+	if h.failed {
+		return
 	}
 	found, err := dispatch.Verify(ctx, h.db)
 	h.must(err)
