@@ -23,8 +23,8 @@ type workshop struct {
 	drop func()
 }
 
-// newWorkshop makes a database and lets orbit-migrate make the outbox tables.
-func newWorkshop(ctx context.Context, server string) (*workshop, error) {
+// newWorkshop makes a database and lets orbit-migrate make the tables of set.
+func newWorkshop(ctx context.Context, server, set string) (*workshop, error) {
 	cfg, err := mysql.ParseDSN(server)
 	if err != nil {
 		return nil, fmt.Errorf("-dsn: %w", err)
@@ -45,12 +45,12 @@ func newWorkshop(ctx context.Context, server string) (*workshop, error) {
 		admin.Exec("DROP DATABASE " + cfg.DBName)
 		admin.Close()
 	}}
-	migrate := exec.CommandContext(ctx, "go", "run", "./cmd/orbit-migrate", "up", "--set", "outbox")
+	migrate := exec.CommandContext(ctx, "go", "run", "./cmd/orbit-migrate", "up", "--set", set)
 	migrate.Dir = ".."
 	migrate.Env = append(os.Environ(), "ORBIT_DATABASE=mysql:"+w.dsn)
 	if out, err := migrate.CombinedOutput(); err != nil {
 		w.drop()
-		return nil, fmt.Errorf("make the outbox tables: %w\n%s", err, out)
+		return nil, fmt.Errorf("make the tables of %s: %w\n%s", set, err, out)
 	}
 	w.DB, err = sql.Open("mysql", w.dsn)
 	if err != nil {

@@ -41,7 +41,7 @@ func freeze(run, i int) (frozenRow, error) {
 
 // benchEnqueue compares business transactions per second.
 func benchEnqueue(ctx context.Context, o options) error {
-	w, err := newWorkshop(ctx, o.dsn)
+	w, err := newWorkshop(ctx, o.dsn, "outbox")
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,18 @@
 //	         with a hand-written INSERT of the same bytes into a table of the same shape
 //	relay    the drain of an outbox by relay.Run, against a hand-written loop that sends
 //	         the same bytes to the same receiver
+//	submit   64 clients that submit single tasks over HTTP to a server that gathers them
+//	         into common transactions, against the same server that does not; commits per
+//	         task; the latency of a lone submit
+//	batch    batches of 100 over HTTP, against a hand-written loop that inserts the same
+//	         rows into the same tables, one transaction for 100
+//	reading  strict reading and digest of a request of 1 KiB, against decoding it into any,
+//	         encoding it with sorted names and SHA-256
 //
 // Runs are interleaved in pairs and the ratio is taken within a pair, since the speed of
 // a shared machine drifts. Only ratios count.
 //
-//	bench [-dsn user:password@tcp(host:port)/] [-pairs 9] [-clients 1,8] [-rows 20000] [enqueue|relay|all]
+//	bench [-dsn user:password@tcp(host:port)/] [-pairs 9] [-clients 1,8] [-rows 20000] [enqueue|relay|submit|batch|reading|all]
 package main
 
 import (
@@ -46,7 +53,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.dsn, "dsn", os.Getenv("ORBIT_BENCH_DSN"), "MySQL or MariaDB server on which databases may be made (default $ORBIT_BENCH_DSN)")
 	flag.IntVar(&o.pairs, "pairs", 9, "interleaved pairs of runs")
 	flag.StringVar(&clients, "clients", "1,8", "enqueue: concurrent clients")
-	flag.IntVar(&o.each, "each", 300, "enqueue: transactions of one client in one run")
+	flag.IntVar(&o.each, "each", 300, "enqueue, submit, batch: operations of one client in one run")
 	flag.IntVar(&o.rows, "rows", 20000, "relay: rows to drain")
 	flag.IntVar(&o.senders, "senders", 4, "relay: requests in flight")
 	flag.Parse()
@@ -65,10 +72,11 @@ func run(ctx context.Context) error {
 		what = "all"
 	}
 	benches := map[string][]func(context.Context, options) error{
-		"enqueue": {benchEnqueue}, "relay": {benchRelay}, "all": {benchEnqueue, benchRelay},
+		"enqueue": {benchEnqueue}, "relay": {benchRelay}, "submit": {benchSubmit}, "batch": {benchBatch}, "reading": {benchReading},
+		"all": {benchEnqueue, benchRelay, benchSubmit, benchBatch, benchReading},
 	}
 	if benches[what] == nil {
-		return fmt.Errorf("unknown bench %q: enqueue, relay or all", what)
+		return fmt.Errorf("unknown bench %q: enqueue, relay, submit, batch, reading or all", what)
 	}
 	for _, b := range benches[what] {
 		if err := b(ctx, o); err != nil {

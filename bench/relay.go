@@ -15,7 +15,7 @@ import (
 
 // benchRelay compares rows drained per second, and counts the statements of ours.
 func benchRelay(ctx context.Context, o options) error {
-	w, err := newWorkshop(ctx, o.dsn)
+	w, err := newWorkshop(ctx, o.dsn, "outbox")
 	if err != nil {
 		return err
 	}
