@@ -48,11 +48,6 @@ func CreateCredential(ctx context.Context, db *sqldb.DB, r CredentialRequest) (o
 	return r.Run(ctx, db)
 }
 
-// RevokeCredential ends a credential at once.
-func RevokeCredential(ctx context.Context, db *sqldb.DB, id sqldb.ID, actor string) error {
-	return admin.Revoke(ctx, db, id, actor)
-}
-
 // CredentialID returns the id of the credential that a token belongs to. It is no secret.
 func CredentialID(token string) (sqldb.ID, error) {
 	const from, to = len("orbit_"), len("orbit_") + 32
@@ -117,7 +112,7 @@ func withdraw(ctx context.Context, db *sqldb.DB, c orbit.Credentials) error {
 	if err != nil {
 		return err
 	}
-	return admin.Revoke(ctx, db, id, "lost credentials file")
+	return admin.NewOperator(db, "orbit").Revoke(ctx, id, "its credentials file could not be written")
 }
 
 // bare drops the paths from an error of os; the caller names the file that people know.

@@ -20,21 +20,22 @@ import (
 // The versions of the server's schema that this program writes to (MIG-008).
 const minSchema, maxSchema = 14, 14
 
-const long = `orbit-admin makes the first application, namespace, queue and credential of an Orbit
-database, and further credentials. The database is the one named by ORBIT_MYSQL_DSN
+const long = `orbit-admin is for the people who run a task server. It works on the server's database,
+which needs no server to run: the one named by ORBIT_MYSQL_DSN
 (user:password@tcp(host:3306)/database) or by ORBIT_DATABASE (mysql:<DSN> or
 sqlite:<path>); it must have been migrated by orbit-migrate.
 
 A token is written to the credentials file and nowhere else: not to the terminal, not to a
-log, and the database holds only its SHA-256. Every change is audited.`
+log, and the database holds only its SHA-256. Every change is audited with the name of the
+user who runs the program and, where one is given, the reason.
+
+Exit code 2 is a mistake in flags, names, environment or database; 1 is a refusal or a
+failure.`
 
 func newRoot(env cli.Environment) *cobra.Command {
-	root := &cobra.Command{
-		Use:   "orbit-admin",
-		Short: "Make applications, namespaces and credentials",
-		Long:  long,
-	}
-	root.AddCommand(newBootstrap(env), newCredential(env))
+	root := &cobra.Command{Use: "orbit-admin", Short: "Run a task server: credentials, queues, tasks, health", Long: long}
+	root.AddCommand(newBootstrap(env), newCredential(env), newApplication(env), newQueue(env),
+		newTasks(env), newAttempts(env), newEvidence(env), newKeys(env), newDoctor(env))
 	return root
 }
 
@@ -53,6 +54,11 @@ func withDatabase(ctx context.Context, env cli.Environment, f func(*sqldb.DB) er
 		return cli.Usage(err)
 	}
 	return f(db)
+}
+
+// withOperator runs f for an operator on the database that the environment names.
+func withOperator(ctx context.Context, env cli.Environment, f func(*server.Operator) error) error {
+	return withDatabase(ctx, env, func(db *sqldb.DB) error { return f(server.NewOperator(db, actor())) })
 }
 
 // writeFile makes a credential with create and writes it to output.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,9 +16,9 @@ import (
 func newCredential(env cli.Environment) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "credential",
-		Short: "Make and revoke credentials",
+		Short: "Make, list, rotate and revoke credentials",
 	}
-	c.AddCommand(newCreate(env), newRevoke(env))
+	c.AddCommand(newCreate(env), newCredentialList(env), newRotate(env), newRevoke(env))
 	return c
 }
 
@@ -51,19 +52,20 @@ func newCreate(env cli.Environment) *cobra.Command {
 }
 
 func newRevoke(env cli.Environment) *cobra.Command {
-	return &cobra.Command{
+	var reason string
+	c := &cobra.Command{
 		Use:   "revoke <credential id>",
 		Short: "End a credential at once",
-		Long: `revoke ends a credential: each later request with it is answered 401. The id is what create
-and bootstrap have told, and the part of the token between its underscores.`,
+		Long: `revoke ends a credential: each later request with it is answered 401. The id is what list,
+create and bootstrap tell, and the part of the token between its underscores.`,
 		Args: cli.OneArgument("the id of one credential"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := sqldb.ParseID(args[0])
+			id, err := parseID("credential id", args[0])
 			if err != nil {
-				return cli.Usage(fmt.Errorf("credential id: %w", err))
+				return err
 			}
-			return withDatabase(cmd.Context(), env, func(db *sqldb.DB) error {
-				if err := server.RevokeCredential(cmd.Context(), db, id, actor()); err != nil {
+			return withOperator(cmd.Context(), env, func(o *server.Operator) error {
+				if err := o.Revoke(cmd.Context(), id, reason); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintf(env.Out, "credential %s revoked\n", id)
@@ -71,4 +73,84 @@ and bootstrap have told, and the part of the token between its underscores.`,
 			})
 		},
 	}
+	registerReason(c.Flags(), &reason)
+	return c
+}
+
+const rotateLong = `rotate makes a credential with the name, namespace, permissions and queues of another one.
+The old one goes on for the overlap, so that its users can change over, or until it would
+have expired anyway; --overlap 0 revokes it at once. If the old one was given an end, the
+new one gets as long a life.`
+
+func newRotate(env cli.Environment) *cobra.Command {
+	var output, url, reason string
+	var overlap time.Duration
+	c := &cobra.Command{
+		Use:   "rotate <credential id>",
+		Short: "Replace a credential by a new one",
+		Long:  rotateLong,
+		Args:  cli.OneArgument("the id of one credential"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := parseID("credential id", args[0])
+			if err != nil {
+				return err
+			}
+			return writeFile(cmd.Context(), env, output, func(db *sqldb.DB) (orbit.Credentials, error) {
+				c, err := server.NewOperator(db, actor()).Rotate(cmd.Context(), id, overlap, reason)
+				c.URL = url
+				return c, err
+			})
+		},
+	}
+	f := c.Flags()
+	f.DurationVar(&overlap, "overlap", 24*time.Hour, "how long the old one goes on, 0 to 2160h")
+	f.StringVar(&output, "output", "", "credentials `file` to be made; required")
+	f.StringVar(&url, "url", "", "`address` of the task server, to be put into the file")
+	registerReason(f, &reason)
+	return c
+}
+
+func newCredentialList(env cli.Environment) *cobra.Command {
+	out := format{env: env}
+	var pages pager
+	var place server.Place
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List credentials, the oldest first",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			after, err := pages.id()
+			if err != nil {
+				return err
+			}
+			return withOperator(cmd.Context(), env, func(o *server.Operator) error {
+				found, err := o.Credentials(cmd.Context(), place.Application, place.Namespace, after, pages.limit+1)
+				if err != nil {
+					return err
+				}
+				return printCredentials(&out, found, pages.limit)
+			})
+		},
+	}
+	c.Flags().StringVar(&place.Application, "application", "", "`name` of the application (default all)")
+	c.Flags().StringVar(&place.Namespace, "namespace", "", "`name` of the namespace (default all of the application)")
+	pages.register(c.Flags(), "`id` of the last credential of the page before")
+	out.register(c.Flags())
+	return c
+}
+
+func printCredentials(out *format, found []server.CredentialView, limit int) error {
+	next := ""
+	if len(found) > limit {
+		found = found[:limit]
+		next = found[limit-1].ID
+	}
+	const header = "ID, STATE, APPLICATION, NAMESPACE, NAME, CREATED, EXPIRES, REVOKED, QUEUES, PERMISSIONS"
+	return list(out, found, next, header, func(c server.CredentialView) []string {
+		queues := "all"
+		if !c.AllQueues {
+			queues = strings.Join(c.Queues, ",")
+		}
+		return []string{c.ID, c.State, c.Application, c.Namespace, c.Name, at(c.CreatedAt), maybeAt(c.ExpiresAt), maybeAt(c.RevokedAt),
+			queues, strings.Join(c.Permissions, ",")}
+	})
 }

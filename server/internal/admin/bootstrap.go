@@ -111,7 +111,7 @@ func (b Bootstrap) validate() error {
 }
 
 func (b Bootstrap) write(w *writer, c credential) (scope, error) {
-	found, err := w.find(b.Application, b.Namespace)
+	found, err := find(w.ctx, w.tx, b.Application, b.Namespace)
 	switch {
 	case err != nil:
 		return scope{}, err
@@ -144,7 +144,7 @@ func (b Bootstrap) add(w *writer, found scope, c credential) (scope, error) {
 		return scope{}, &InvalidError{"environment", fmt.Sprintf("is %q for this namespace", found.environment)}
 	}
 	var err error
-	if found.queue, err = w.findQueue(found.namespace, b.Queue); err != nil {
+	if found.queue, err = findQueue(w.ctx, w.tx, found.namespace, b.Queue); err != nil {
 		return scope{}, err
 	}
 	return found, w.insertCredential(found.namespace, c)
@@ -174,8 +174,8 @@ FROM application a
 LEFT JOIN namespace n ON n.application_id = a.id AND n.name = ?
 WHERE a.name = ?`
 
-func (w *writer) find(application, namespace string) (s scope, err error) {
-	row := w.tx.QueryRowContext(w.ctx, selectScope, []byte(namespace), []byte(application))
+func find(ctx context.Context, q sqldb.Querier, application, namespace string) (s scope, err error) {
+	row := q.QueryRowContext(ctx, selectScope, []byte(namespace), []byte(application))
 	var environment []byte
 	err = row.Scan(&s.application, &s.namespace, &environment)
 	s.environment = string(environment)
@@ -191,8 +191,8 @@ FROM queue
 WHERE namespace_id = ?
   AND name = ?`
 
-func (w *writer) findQueue(namespace sqldb.ID, name string) (id sqldb.ID, err error) {
-	err = w.tx.QueryRowContext(w.ctx, selectQueue, namespace, []byte(name)).Scan(&id)
+func findQueue(ctx context.Context, q sqldb.Querier, namespace sqldb.ID, name string) (id sqldb.ID, err error) {
+	err = q.QueryRowContext(ctx, selectQueue, namespace, []byte(name)).Scan(&id)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return id, fmt.Errorf("queue %q %w", name, ErrMissing)

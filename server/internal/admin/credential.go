@@ -2,8 +2,6 @@ package admin
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -73,7 +71,7 @@ func (r *CredentialRequest) validate() (auth.Permissions, error) {
 }
 
 func (r CredentialRequest) write(w *writer, c credential) (scope, error) {
-	found, err := w.find(r.Application, r.Namespace)
+	found, err := find(w.ctx, w.tx, r.Application, r.Namespace)
 	if err != nil {
 		return scope{}, err
 	}
@@ -85,7 +83,7 @@ func (r CredentialRequest) write(w *writer, c credential) (scope, error) {
 		c.expires = &expires
 	}
 	for _, name := range r.Queues {
-		queue, err := w.findQueue(found.namespace, name)
+		queue, err := findQueue(w.ctx, w.tx, found.namespace, name)
 		if err != nil {
 			return scope{}, err
 		}
@@ -171,43 +169,4 @@ func (w *writer) insertCredential(namespace sqldb.ID, c credential) error {
 	}
 	w.audits = append(w.audits, audit{action: "credential.create", namespace: namespace, target: c.id})
 	return nil
-}
-
-const selectNamespace = `
-SELECT namespace_id
-FROM credential
-WHERE id = ?`
-
-const revokeCredential = `
-UPDATE credential
-SET revoked_at = ?
-WHERE id = ?
-  AND revoked_at IS NULL`
-
-// Revoke ends a credential: from now on each request with it is refused. To revoke one
-// twice changes nothing. It returns ErrMissing if there is none with this id.
-func Revoke(ctx context.Context, db *sqldb.DB, id sqldb.ID, actor string) error {
-	revoke := func(tx *sqldb.Tx) error {
-		w, err := newWriter(ctx, tx, actor)
-		if err != nil {
-			return err
-		}
-		var namespace sqldb.ID
-		if err := tx.QueryRowContext(ctx, selectNamespace, id).Scan(&namespace); err != nil {
-			return fmt.Errorf("look up credential: %w", err)
-		}
-		if _, err := tx.ExecContext(ctx, revokeCredential, w.now, id); err != nil {
-			return fmt.Errorf("revoke credential: %w", err)
-		}
-		w.audits = append(w.audits, audit{action: "credential.revoke", namespace: namespace, target: id})
-		return w.insertAudits()
-	}
-	err := db.Tx(ctx, revoke)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("credential %s %w", id, ErrMissing)
-	case errors.Is(err, sqldb.ErrUnknownCommit):
-		return db.Tx(ctx, revoke) // to do it twice changes nothing but the audit
-	}
-	return err
 }

@@ -24,6 +24,7 @@ type audit struct {
 	namespace sqldb.ID
 	target    sqldb.ID
 	queue     sqldb.ID
+	note      string
 }
 
 func newWriter(ctx context.Context, tx *sqldb.Tx, actor string) (*writer, error) {
@@ -68,8 +69,8 @@ func (w *writer) insertQueue(namespace sqldb.ID, name string) (sqldb.ID, error) 
 
 func (w *writer) insertAudits() error {
 	for _, a := range w.audits {
-		err := w.insert("audit row", "audit", "namespace_id, actor, action, target_id, queue_id, created_at",
-			a.namespace, []byte(w.actor), []byte(a.action), a.target, a.queue, w.now)
+		err := w.insert("audit row", "audit", "namespace_id, actor, action, target_id, queue_id, note, created_at",
+			a.namespace, []byte(w.actor), []byte(a.action), a.target, a.queue, []byte(a.note), w.now)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/cli"
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server"
+)
+
+func newTasks(env cli.Environment) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "tasks",
+		Short: "List and show tasks, and settle them by hand",
+		Long: `tasks shows tasks and gives the commands that an operator may give: cancel, review and
+retry, by the rules of the HTTP interface. Each needs a reason and shows the task before
+and after. Payloads and results are shown with --payload only.`,
+	}
+	c.AddCommand(newTaskList(env), newTaskShow(env), newTaskCancel(env), newTaskReview(env), newTaskRetry(env))
+	return c
+}
+
+func newTaskList(env cli.Environment) *cobra.Command {
+	out := format{env: env}
+	var pages pager
+	var place server.Place
+	var filter server.TaskFilter
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the tasks of a queue, the newest first",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if filter.After, err = pages.id(); err != nil {
+				return err
+			}
+			return withOperator(cmd.Context(), env, func(o *server.Operator) error {
+				tasks, next, err := o.Tasks(cmd.Context(), place, filter, pages.limit)
+				if err != nil {
+					return err
+				}
+				const header = "ID, STATE, HANDLER, VERSION, PRIORITY, ATTEMPTS, CREATED, UPDATED, BUSINESS KEY, CONCURRENCY KEY"
+				return list(&out, tasks, next, header, func(t orbit.Task) []string {
+					return []string{t.ID, t.State, t.Handler, t.HandlerVersion, fmt.Sprint(t.Priority), count(t.AttemptCount),
+						at(t.CreatedAt), at(t.UpdatedAt), t.BusinessKey, t.ConcurrencyKey}
+				})
+			})
+		},
+	}
+	registerPlace(c.Flags(), &place, true)
+	c.Flags().StringVar(&filter.State, "state", "", "only tasks in this `state`, such as NEEDS_REVIEW")
+	c.Flags().StringVar(&filter.BusinessKey, "business-key", "", "only tasks with this `key`")
+	pages.register(c.Flags(), "`id` of the last task of the page before")
+	out.register(c.Flags())
+	return c
+}
+
+// withTask runs f for an operator and the task that an argument names.
+func withTask(ctx context.Context, env cli.Environment, text string, f func(*server.Operator, sqldb.ID) error) error {
+	id, err := parseID("task id", text)
+	if err != nil {
+		return err
+	}
+	return withOperator(ctx, env, func(o *server.Operator) error { return f(o, id) })
+}
+
+// maxShown bounds the events and attempts that show prints.
+const maxShown = 100
+
+// A shownTask is a task with its history, in the form that --json prints.
+type shownTask struct {
+	Task         orbit.Task       `json:"task"`
+	Events       []server.Event   `json:"events"`
+	Attempts     []*orbit.Attempt `json:"attempts"`                // without results, the newest first
+	MoreEvents   bool             `json:"more_events,omitempty"`   // there are later ones
+	MoreAttempts bool             `json:"more_attempts,omitempty"` // there are older ones
+}
+
+func newTaskShow(env cli.Environment) *cobra.Command {
+	out := format{env: env}
+	var payload bool
+	c := &cobra.Command{
+		Use:   "show <task id>",
+		Short: "Show a task, its events and its attempts",
+		Args:  cli.OneArgument("the id of one task"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withTask(cmd.Context(), env, args[0], func(o *server.Operator, id sqldb.ID) error {
+				s, err := readShown(cmd.Context(), o, id)
+				if err != nil {
+					return err
+				}
+				if !payload {
+					s.Task = bare(s.Task)
+				}
+				return out.print(s, s.print)
+			})
+		},
+	}
+	c.Flags().BoolVar(&payload, "payload", false, "show payload and result too")
+	out.register(c.Flags())
+	return c
+}
+
+func readShown(ctx context.Context, o *server.Operator, id sqldb.ID) (s shownTask, err error) {
+	if s.Task, err = o.Task(ctx, id); err != nil {
+		return s, err
+	}
+	events, next, err := o.Events(ctx, id, 0, maxShown)
+	if err != nil {
+		return s, err
+	}
+	attempts, below, err := o.Attempts(ctx, id, 0, maxShown)
+	for _, a := range attempts {
+		a.Result = nil
+	}
+	s.Events, s.MoreEvents, s.Attempts, s.MoreAttempts = events, next != 0, attempts, below != 0
+	if s.Attempts == nil {
+		s.Attempts = []*orbit.Attempt{}
+	}
+	return s, err
+}
+
+// bare is a task without what its business has put into it.
+func bare(t orbit.Task) orbit.Task {
+	t.Payload, t.Result = nil, nil
+	return t
+}
+
+func (s *shownTask) print(w io.Writer) {
+	printTask(w, s.Task)
+	fmt.Fprintf(w, "\nEVENT\tREVISION\tAT\tREASON\tBY\tNOTE\n")
+	for _, e := range s.Events {
+		by := e.Actor
+		if by == "" && e.Credential != "" {
+			by = "credential " + e.Credential
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", plain(e.Kind), e.Revision, at(e.At), plain(e.Reason), plain(by), plain(e.Note))
+	}
+	if s.MoreEvents {
+		fmt.Fprintln(w, "there are later events")
+	}
+	fmt.Fprintln(w)
+	printAttempts(w, s.Attempts)
+	if s.MoreAttempts {
+		fmt.Fprintln(w, "there are older attempts: see orbit-admin attempts")
+	}
+}
+
+func printTask(w io.Writer, t orbit.Task) {
+	fields(w, "id", t.ID, "state", t.State, "effect uncertain", yes(t.EffectUncertain), "revision", count(t.Revision),
+		"namespace", t.NamespaceID, "queue", t.QueueID, "handler", t.Handler+" "+t.HandlerVersion,
+		"business key", t.BusinessKey, "concurrency key", t.ConcurrencyKey, "priority", fmt.Sprint(t.Priority),
+		"recovery safety", t.RecoverySafety, "attempts", fmt.Sprintf("%d claimed, at most %d started", t.AttemptCount, t.Retry.MaxAttempts),
+		"retry of", t.RetryOf, "created", at(t.CreatedAt), "available", at(t.AvailableAt), "start deadline", maybeAt(t.StartDeadlineAt),
+		"deadline", at(t.DeadlineAt), "cancel requested", maybeAt(t.CancelRequestedAt), "completed", maybeAt(t.CompletedAt), "updated", at(t.UpdatedAt))
+	if len(t.Payload) > 0 {
+		fields(w, "payload", string(t.Payload))
+	}
+	if len(t.Result) > 0 {
+		fields(w, "result", string(t.Result))
+	}
+}
