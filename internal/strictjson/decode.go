@@ -242,7 +242,14 @@ func (r *reader) integer(v reflect.Value) error {
 	return nil
 }
 
-func isDigits(text []byte) bool { return len(bytes.Trim(text, "0123456789")) == 0 }
+func isDigits(text []byte) bool {
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
 
 func overflows(v reflect.Value, n uint64) bool { return n > largest(v) }
 

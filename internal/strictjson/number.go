@@ -32,6 +32,9 @@ func appendNumber(dst, literal []byte, maxLength int) (out []byte, rule string) 
 	if len(literal) > maxLength {
 		return dst, ruleNumberLength
 	}
+	if isDigits(literal) && len(literal) < MaxExponent { // most numbers are: no rule can be broken
+		return appendWhole(dst, literal), ""
+	}
 	var room [MaxNumberLength]byte
 	d, rule := parseNumber(room[:0], literal)
 	if rule != "" {
@@ -40,8 +43,21 @@ func appendNumber(dst, literal []byte, maxLength int) (out []byte, rule string) 
 	return d.append(dst), ""
 }
 
+// appendWhole appends the canonical text of a literal of digits alone.
+func appendWhole(dst, literal []byte) []byte {
+	coefficient := bytes.TrimRight(literal, "0")
+	if len(coefficient) == 0 {
+		return append(dst, '0')
+	}
+	dst = append(append(dst, coefficient...), 'e')
+	return strconv.AppendInt(dst, int64(len(literal)-len(coefficient)), 10)
+}
+
 // checkNumber returns the rule that a literal breaks, if any.
 func checkNumber(literal []byte) string {
+	if isDigits(literal) && len(literal) <= MaxNumberLength {
+		return ""
+	}
 	var room [MaxNumberLength + 8]byte
 	_, rule := appendNumber(room[:0], literal, MaxNumberLength)
 	return rule

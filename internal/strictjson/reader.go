@@ -34,6 +34,7 @@ type reader struct {
 	limit   int      // deepest level allowed
 	longest int      // longest number literal allowed
 	members []member // stack of the objects being put in order
+	names   []byte   // of those members, decoded
 	scratch []byte   // room to put members in order
 }
 
@@ -51,10 +52,9 @@ func newReader(data []byte, limit int) *reader {
 // free gives the reader back, without the caller's memory.
 func (r *reader) free() {
 	const keep = 64 << 10 // larger rooms are left to the collector
-	clear(r.members[:cap(r.members)])
-	r.members, r.data = r.members[:0], nil
-	if cap(r.scratch) > keep || cap(r.members) > keep/64 {
-		r.scratch, r.members = nil, nil
+	r.members, r.names, r.data = r.members[:0], r.names[:0], nil
+	if cap(r.scratch)+cap(r.names) > keep || cap(r.members) > keep/32 {
+		r.scratch, r.names, r.members = nil, nil, nil
 	}
 	r.buf = bytes.Buffer{}
 	r.dec.Reset(&r.buf)
