@@ -45,7 +45,6 @@ type Handler struct {
 	cfg      Config
 	queues   *queueBook
 	bodies   *semaphore.Weighted
-	failures *failures
 	readies  readiness
 	draining atomic.Bool
 
@@ -62,13 +61,12 @@ func New(cfg Config) *Handler {
 	cfg.Log = Quiet(cfg.Log, cfg.DB.Dialect())
 	drained, drain := context.WithCancel(context.Background())
 	return &Handler{
-		drained:  drained,
-		drain:    drain,
-		cfg:      cfg,
-		queues:   newQueueBook(cfg.DB),
-		bodies:   semaphore.NewWeighted(bodyBudget),
-		failures: newFailures(),
-		readies:  readiness{probe: cfg.Ready},
+		drained: drained,
+		drain:   drain,
+		cfg:     cfg,
+		queues:  newQueueBook(cfg.DB),
+		bodies:  semaphore.NewWeighted(bodyBudget),
+		readies: readiness{probe: cfg.Ready},
 	}
 }
 
@@ -132,19 +130,11 @@ func (c *call) authenticate() error {
 	var err error
 	c.principal, err = c.cfg.Auth.Authenticate(ctx, c.r)
 	if errors.As(err, &refused) {
-		return c.unauthenticated(refused)
+		return &refusal{
+			status: http.StatusUnauthorized, code: orbit.CodeUnauthenticated, message: refused.Reason, retryAfter: refused.RetryAfter,
+		}
 	}
 	return err
-}
-
-// unauthenticated slows down who fails too often from one address (API-027).
-func (c *call) unauthenticated(refused *auth.Error) error {
-	e := &refusal{status: http.StatusUnauthorized, code: orbit.CodeUnauthenticated, message: refused.Reason}
-	if c.failures.tooMany(c.r.RemoteAddr) {
-		e.retryAfter = failureDelay
-		c.failures.delay(c.r.Context())
-	}
-	return e
 }
 
 // require refuses a credential that lacks permission.

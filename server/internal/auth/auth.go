@@ -17,18 +17,19 @@ import (
 // An Error refuses a request for want of a valid credential (ERR-002). Any other
 // error of this package means that the credential could not be looked up.
 type Error struct {
-	Reason string // for people; holds nothing of the token
+	Reason     string        // for people; holds nothing of the token
+	RetryAfter time.Duration // set if too many have failed from this address (API-027)
 }
 
 // Error returns the reason.
 func (e *Error) Error() string { return e.Reason }
 
 var (
-	errMissing  = &Error{"one Authorization header with a bearer token is required"}
-	errUnknown  = &Error{"the credential is not known"}
-	errExpired  = &Error{"the credential has expired"}
-	errRevoked  = &Error{"the credential has been revoked"}
-	errDisabled = &Error{"the application or namespace of the credential is disabled"}
+	errMissing  = &Error{Reason: "one Authorization header with a bearer token is required"}
+	errUnknown  = &Error{Reason: "the credential is not known"}
+	errExpired  = &Error{Reason: "the credential has expired"}
+	errRevoked  = &Error{Reason: "the credential has been revoked"}
+	errDisabled = &Error{Reason: "the application or namespace of the credential is disabled"}
 )
 
 // stateActive is the state of an application and of a namespace in use.
@@ -44,19 +45,30 @@ type Authenticator struct {
 	db               *sqldb.DB
 	selectCredential string
 	credentials      *shared[sqldb.ID, credential]
+	failures         *failures
 }
 
 // New returns an authenticator that reads db.
 func New(db *sqldb.DB) *Authenticator {
-	a := &Authenticator{db: db, selectCredential: fmt.Sprintf(selectCredential, db.Dialect().Clock)}
+	a := &Authenticator{db: db, failures: newFailures(), selectCredential: fmt.Sprintf(selectCredential, db.Dialect().Clock)}
 	a.credentials = newShared(a.lookUp)
 	return a
 }
 
 // Authenticate tells who sends r. Its error is an [*Error] if the credential is
 // missing, malformed, unknown, expired, revoked, or belongs to a disabled application or
-// namespace.
+// namespace. Who fails too often from one address is held back for a moment (API-027).
 func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (Principal, error) {
+	p, err := a.identify(ctx, r)
+	var refused *Error
+	if errors.As(err, &refused) && a.failures.tooMany(r.RemoteAddr) {
+		a.failures.delay(ctx)
+		return p, &Error{Reason: refused.Reason, RetryAfter: failureDelay}
+	}
+	return p, err
+}
+
+func (a *Authenticator) identify(ctx context.Context, r *http.Request) (Principal, error) {
 	token, err := bearer(r.Header)
 	if err != nil {
 		return Principal{}, err

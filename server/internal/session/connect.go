@@ -72,7 +72,7 @@ func (h *Hub) admit(r *http.Request) (auth.Principal, *denial) {
 	var refused *auth.Error
 	switch {
 	case errors.As(err, &refused):
-		return p, &denial{http.StatusUnauthorized, orbit.CodeUnauthenticated, refused.Reason, 0}
+		return p, &denial{http.StatusUnauthorized, orbit.CodeUnauthenticated, refused.Reason, refused.RetryAfter}
 	case err != nil:
 		h.log.ErrorContext(r.Context(), "authentication failed", "err", err)
 		return p, &denial{http.StatusServiceUnavailable, orbit.CodeUnavailable, "the credential could not be looked up", time.Second}

@@ -656,3 +656,20 @@ func (c *client) work() error {
 		}
 	}
 }
+
+func TestTooManyFailedConnectionsAreHeldBack(t *testing.T) { // API-027
+	run(t, func(s scene) {
+		for i := range 21 {
+			_, resp, err := s.n.dial("wrong", nil, wire.Protocol)
+			if err == nil || resp == nil || resp.StatusCode != http.StatusUnauthorized {
+				s.Fatalf("connected with a wrong token: %v", err)
+			}
+			if held := resp.Header.Get("Retry-After") != ""; held != (i == 20) {
+				s.Errorf("failure %d: Retry-After %q", i+1, resp.Header.Get("Retry-After"))
+			}
+		}
+		if _, _, err := s.n.dial(s.worker(), nil, wire.Protocol); err != nil {
+			s.Errorf("a good credential is held back: %v", err)
+		}
+	})
+}
