@@ -21,6 +21,8 @@ Environment:
   ORBIT_DATABASE    instead of it: mysql:<DSN> or sqlite:<path>
   ORBIT_HTTP_ADDR   address to listen on (default 127.0.0.1:8080)
   ORBIT_NODE_ID     name of this node, unlike that of any other (default random)
+  ORBIT_TLS_CERT    file with a certificate chain in PEM, to serve https
+  ORBIT_TLS_KEY     file with its private key; both are read anew when they change
 
 The database must have been migrated by orbit-migrate and given its first credential by
 orbit-admin bootstrap. To try Orbit without any of that, run "orbit dev".
@@ -56,8 +58,8 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.nodeID, "node-id", "", "`name` of this node (default $ORBIT_NODE_ID or random)")
 	flags.DurationVar(&s.lease, "lease", 0, "how long a worker keeps an attempt without renewing it, 5s to 5m (default 15s)")
 	flags.DurationVar(&s.stopTimeout, "stop-timeout", 0, "bound of a graceful stop (default 20s)")
-	flags.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate chain in PEM; serves https")
-	flags.StringVar(&s.tlsKey, "tls-key", "", "`file` with the private key in PEM")
+	flags.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate chain in PEM; serves https (default $"+envCert+")")
+	flags.StringVar(&s.tlsKey, "tls-key", "", "`file` with the private key in PEM (default $"+envKey+")")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")
 }

@@ -57,6 +57,7 @@ func (s *devSettings) run(ctx context.Context, env cli.Environment) error {
 	if err := s.checkDurations(); err != nil {
 		return err
 	}
+	s.readTLS(env)
 	listener, err := s.listen(cmp.Or(s.addr, env.Get("ORBIT_HTTP_ADDR"), defaultAddr), log)
 	if err != nil {
 		return err // before anything is made

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -40,6 +39,7 @@ func serve(ctx context.Context, env cli.Environment, s settings) error {
 	if err != nil {
 		return err
 	}
+	s.readTLS(env)
 	listener, err := s.listen(cmp.Or(env.Get("ORBIT_HTTP_ADDR"), defaultAddr), log)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (s *settings) node(ctx context.Context, db *sqldb.DB, log *slog.Logger) (*s
 
 // listen opens the address, with TLS if a certificate is given.
 func (s *settings) listen(addr string, log *slog.Logger) (net.Listener, error) {
-	config, err := s.tls()
+	config, err := s.tls(log)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -82,20 +82,4 @@ func (s *settings) listen(addr string, log *slog.Logger) (net.Listener, error) {
 func exposed(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && !tcp.IP.IsLoopback()
-}
-
-// tls returns nil without a certificate. HTTP/2 is not offered: workers' WebSockets need
-// HTTP/1.1.
-func (s *settings) tls() (*tls.Config, error) {
-	switch {
-	case s.tlsCert == "" && s.tlsKey == "":
-		return nil, nil
-	case s.tlsCert == "" || s.tlsKey == "":
-		return nil, errors.New("--tls-cert and --tls-key belong together")
-	}
-	pair, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
-	if err != nil {
-		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
 }

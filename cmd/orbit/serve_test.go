@@ -2,18 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net"
-	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -60,7 +50,7 @@ func runNode(t *testing.T, env map[string]string, args ...string) (addr string, 
 func bootstrap(t *testing.T, db *dbtest.DB) orbit.Credentials {
 	t.Helper()
 	creds, err := server.Bootstrap(t.Context(), db.DB, server.BootstrapRequest{
-		Application: "a", Namespace: "n", Environment: "e", Queue: "q", Actor: "test",
+		Application: "a", Namespace: "n", Environment: "e", Queue: "q", WorkerAccess: true, Actor: "test",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -88,23 +78,6 @@ func TestServe(t *testing.T) {
 	}, migrations.Server)
 }
 
-// With a certificate it serves https.
-func TestServeTLS(t *testing.T) {
-	db := dbtest.Open(t, dbtest.SQLite, migrations.Server)
-	creds := bootstrap(t, db)
-	cert, key, pool := certificate(t)
-	env := map[string]string{"ORBIT_DATABASE": db.Address, "ORBIT_HTTP_ADDR": "127.0.0.1:0"}
-	addr, _, _ := runNode(t, env, "--tls-cert", cert, "--tls-key", key)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}
-	client, err := orbit.NewClient("https://"+addr, creds.Token, orbit.ClientConfig{Transport: transport})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Capabilities(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 // Plain http beyond loopback is warned of.
 func TestExposed(t *testing.T) {
 	for addr, want := range map[string]bool{"127.0.0.1:80": false, "[::1]:80": false, "0.0.0.0:80": true, "[::]:80": true, "192.0.2.1:80": true} {
@@ -112,35 +85,4 @@ func TestExposed(t *testing.T) {
 			t.Errorf("exposed(%s) = %v, want %v", addr, got, want)
 		}
 	}
-}
-
-// certificate writes a certificate for 127.0.0.1.
-func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pool = x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	return cert, key, pool
 }
