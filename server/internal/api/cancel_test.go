@@ -7,9 +7,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/wire"
+	"github.com/orbitkit/orbit/server/internal/accept/faultdb"
 	"github.com/orbitkit/orbit/server/internal/auth"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
@@ -352,10 +354,17 @@ func TestOfConcurrentCancelsOneSucceeds(t *testing.T) {
 // IDEM-020: of concurrent first cancels with one key one acts, and the others get its
 // receipt; with other content they get the conflict.
 func TestConcurrentCancelsWithOneKey(t *testing.T) {
-	onEachEngine(t, func(t *testing.T, n *node) {
+	onFaults(t, func(t *testing.T, n *node, faults *faultdb.Faults) {
 		made := waiting.make(n.hand(), "s")
+		const senders = 12
+		faults.OnCommit(func(nth int) faultdb.Verdict {
+			if nth == 1 {
+				holdUntilUsed(faults, senders)
+			}
+			return faultdb.Pass
+		})
 		acted, content := 0, ""
-		for _, a := range n.atOnce(12, func(i int) ask {
+		for _, a := range n.atOnce(senders, func(i int) ask {
 			return ask{method: "POST", path: "/v1/tasks/" + made.ID + ":cancel", key: "k", body: cancelBody(1, fmt.Sprint("why", i%2))}
 		}) {
 			if a.status == http.StatusConflict {
@@ -380,6 +389,15 @@ func TestConcurrentCancelsWithOneKey(t *testing.T) {
 			t.Errorf("revision %d, want one cancel", got.Revision)
 		}
 	})
+}
+
+// holdUntilUsed waits until as many users hold a connection of the write pool, or wait for
+// one.
+func holdUntilUsed(faults *faultdb.Faults, users int) {
+	pool := faults.DB.Write()
+	for s := pool.Stats(); s.InUse+int(s.WaitCount) < users; s = pool.Stats() {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // atOnce sends requests at one time and returns the answers.
