@@ -1,0 +1,146 @@
+package examples_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/orbitkit/orbit/internal/dbtest"
+)
+
+// binaries are the examples and Orbit's programs, built as a user would build them.
+type binaries string
+
+func build(t *testing.T, examples []string) binaries {
+	t.Helper()
+	dir := t.TempDir()
+	args := []string{"build"}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	args = append(args, "-o", dir+string(filepath.Separator), "../cmd/orbit", "../cmd/orbit-migrate", "../cmd/orbit-admin")
+	for _, name := range examples {
+		args = append(args, "./"+name)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return binaries(dir)
+}
+
+// command prepares a program with nothing of Orbit's in its environment but env.
+func (b binaries) command(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(string(b), name), args...)
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "ORBIT_") {
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
+	cmd.Env = append(cmd.Env, env...)
+	return cmd
+}
+
+// A result is what a program that has ended left.
+type result struct {
+	code     int
+	out, err string
+}
+
+// run runs an example to its end.
+func (b binaries) run(t *testing.T, env []string, name string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := b.command(t.Context(), env, name)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Errorf("%s: %v", name, err)
+	}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+}
+
+// An installation is a server as the documents tell to set one up, with credentials.
+type installation struct {
+	url   string
+	dir   string
+	admin func(args ...string)
+}
+
+func (i *installation) env() []string {
+	return []string{"ORBIT_URL=" + i.url, "ORBIT_CREDENTIALS_FILE=" + i.credentials("full")}
+}
+
+func (i *installation) credentials(name string) string { return filepath.Join(i.dir, name+".json") }
+
+// install migrates a database of its own, makes the first credential and starts a server.
+func install(t *testing.T, b binaries, engine string) *installation {
+	t.Helper()
+	database := []string{"ORBIT_DATABASE=" + dbtest.Open(t, engine).Address}
+	i := &installation{dir: t.TempDir()}
+	run := func(name string, args ...string) {
+		t.Helper()
+		if out, err := b.command(t.Context(), database, name, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+	}
+	i.admin = func(args ...string) { t.Helper(); run("orbit-admin", args...) }
+	run("orbit-migrate", "up")
+	i.admin("bootstrap", "--application", "examples", "--namespace", "default", "--environment", "test",
+		"--queue", "initial", "--worker-access", "--output", i.credentials("full"))
+	address := freeAddress(t)
+	i.url = "http://" + address
+	serve(t, b.command(context.Background(), append(database, "ORBIT_HTTP_ADDR="+address), "orbit"), i.url)
+	return i
+}
+
+// serve starts a server, waits until it is ready and stops it when the test ends.
+func serve(t *testing.T, cmd *exec.Cmd, url string) {
+	t.Helper()
+	var log bytes.Buffer // read once the process has ended
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := <-done; err != nil {
+			t.Errorf("server: %v\n%s", err, &log)
+		}
+	})
+	for {
+		if resp, err := http.Get(url + "/readyz"); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		select {
+		case err := <-done:
+			done <- err
+			t.Fatalf("server ended early: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
