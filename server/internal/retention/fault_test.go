@@ -1,0 +1,61 @@
+package retention_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/migrations"
+	"github.com/orbitkit/orbit/server/internal/dispatch/callfault"
+)
+
+// IDEM-025: whichever call breaks, before or after its effect, a task is there with all
+// that is its own or not at all; and the next run deletes what is left. The audit tells of
+// exactly what was deleted.
+func TestEveryCallMayFail(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		s := newScene(t, db)
+		calls := callfault.Open(t, db)
+		for _, when := range []callfault.Moment{callfault.Before, callfault.After} {
+			for nth := 1; ; nth++ {
+				name := fmt.Sprintf("call %d fails %v its effect", nth, when)
+				id := s.make(old{attempts: 2, evidence: 1, reviews: 1, retained: []time.Duration{-10 * day, -9 * day}})
+				whole := s.counts(id)
+				calls.Arm(nth, when)
+				_, failed := s.retention(calls.DB, 2*day, nil).Sweep(t.Context())
+				fired := calls.Disarm()
+				if left := s.counts(id); left != whole && left.Rows() != 0 {
+					t.Errorf("%s: %v are left of %v", name, left, whole)
+				}
+				if !s.goes(id) {
+					t.Errorf("%s (first: %v): the task is not deleted by later runs", name, failed)
+				}
+				if n := s.w.Int("SELECT COUNT(*) FROM audit"); n != 1 {
+					t.Errorf("%s: %d audit lines for one task", name, n)
+				}
+				s.w.Exec("DELETE FROM audit")
+				if !fired {
+					if failed != nil || nth < 15 {
+						t.Errorf("%s: nothing failed after %d calls, yet %v", name, nth-1, failed)
+					}
+					break
+				}
+			}
+		}
+	}, migrations.Server)
+}
+
+// goes sweeps until the task is gone: what the broken try held is passed over until the
+// server notices that its connection is gone.
+func (s *scene) goes(id sqldb.ID) bool {
+	s.Helper()
+	for range 500 {
+		if s.sweep(2 * day); !s.exists(id) {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}
