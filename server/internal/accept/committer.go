@@ -32,6 +32,9 @@ type Config struct {
 	// got READY tasks and with the timer's lane if it got delayed ones. It must not
 	// block. Default: nobody is told.
 	Wake func(lanes []int64)
+	// Committed is called after each commit that accepted tasks, with their number. It
+	// must not block. Default: nobody is told.
+	Committed func(tasks int)
 	// Modes is what the node remembers of limits. Default: the committer remembers alone.
 	Modes *quota.Modes
 	// Alone accepts each item in a transaction of its own, on the goroutine that submits
@@ -61,6 +64,9 @@ type Committer struct {
 func New(db *sqldb.DB, cfg Config) *Committer {
 	if cfg.Wake == nil {
 		cfg.Wake = func([]int64) {}
+	}
+	if cfg.Committed == nil {
+		cfg.Committed = func(int) {}
 	}
 	if cfg.Modes == nil {
 		cfg.Modes = &quota.Modes{}
@@ -347,11 +353,16 @@ func dropConflicts(members []*member) []*member {
 // conclude settles the members of a transaction that is in force.
 func (c *Committer) conclude(members []*member) {
 	var lanes []int64
+	accepted := 0
 	for _, m := range members {
 		if m.draft.refused != nil {
 			continue
 		}
 		lanes = m.draft.appendLane(lanes)
+		accepted++
+	}
+	if accepted > 0 {
+		c.cfg.Committed(accepted)
 	}
 	c.wake(lanes)
 	for _, m := range members {
