@@ -17,8 +17,10 @@ import (
 	"github.com/orbitkit/orbit/server/internal/auth"
 	"github.com/orbitkit/orbit/server/internal/command"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
+	"github.com/orbitkit/orbit/server/internal/metrics"
 	"github.com/orbitkit/orbit/server/internal/quota"
 	"github.com/orbitkit/orbit/server/internal/recovery"
+	"github.com/orbitkit/orbit/server/internal/retention"
 	"github.com/orbitkit/orbit/server/internal/session"
 )
 
@@ -57,6 +59,13 @@ type Config struct {
 	// Ungrouped accepts each submit in a transaction of its own instead of gathering those
 	// that come while the last one commits. To measure what grouping gives. Default false.
 	Ungrouped bool
+	// Retention is how long a task stays after its end before it is deleted with all that
+	// is its own, at least MinRetention; never before the promise of its idempotency keys
+	// has run out (IDEM-017). Default 0: nothing is deleted (IDEM-016).
+	Retention time.Duration
+	// Metrics is where /metrics is served, to whoever reaches it. Run closes it. Default
+	// nil: nothing is served.
+	Metrics net.Listener
 	// Log gets what happens and what is swallowed. Default: nothing is logged.
 	Log *slog.Logger
 }
@@ -70,6 +79,8 @@ type Server struct {
 	committer *accept.Committer
 	hub       *session.Hub
 	recovery  *recovery.Recovery
+	retention *retention.Retention // nil if nothing is deleted
+	metrics   *metrics.Metrics
 }
 
 // New joins the parts of a node on db. Nothing runs yet.
@@ -83,7 +94,7 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = defaultStopping
 	}
-	s := &Server{db: db, cfg: cfg, log: api.Quiet(cfg.Log, db.Dialect())}
+	s := &Server{db: db, cfg: cfg, log: api.Quiet(cfg.Log, db.Dialect()), metrics: metrics.New()}
 	authenticator := auth.New(db)
 	modes := &quota.Modes{}
 	var err error
@@ -100,11 +111,14 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 		s.hub.Wake(lanes)
 		s.recovery.Wake(lanes)
 	}
-	s.committer = accept.New(db, accept.Config{Modes: modes, Alone: cfg.Ungrouped, Log: s.log, Wake: wake})
+	s.committer = accept.New(db, accept.Config{Modes: modes, Alone: cfg.Ungrouped, Log: s.log, Wake: wake, Committed: s.metrics.Accept.Committed})
 	commands := command.New(db, command.Config{Modes: modes, Wake: wake, Cancelled: s.hub.Cancel, Log: s.log})
 	s.api = api.New(api.Config{
 		DB: db, Auth: authenticator, Committer: s.committer, Commands: commands, Worker: s.hub, Ready: s.CheckSchema, Log: s.log,
 	})
+	if s.retention, err = s.newRetention(); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -126,12 +140,15 @@ func (s *Server) CheckSchema(ctx context.Context) error {
 // stop timeout.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	defer l.Close()
+	if s.cfg.Metrics != nil {
+		defer s.cfg.Metrics.Close()
+	}
 	if err := s.CheckSchema(ctx); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	n := s.start(ctx)
 	web := &http.Server{
-		Handler:           s.api,
+		Handler:           s.handler(),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
@@ -174,6 +191,12 @@ func (s *Server) start(ctx context.Context) *parts {
 	p.clients, p.committer = stopClients, stopCommitter
 	p.running.Go(func() { s.part(clients, "worker sessions", s.hub.Run) })
 	p.running.Go(func() { s.part(clients, "recovery", s.recovery.Run) })
+	if s.retention != nil {
+		p.running.Go(func() { s.part(clients, "retention", s.retention.Run) })
+	}
+	if s.cfg.Metrics != nil {
+		p.running.Go(func() { s.part(clients, "metrics", s.serveMetrics) })
+	}
 	p.accepting.Go(func() { s.part(committer, "acceptance", s.committer.Run) })
 	return p
 }
