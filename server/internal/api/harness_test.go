@@ -174,6 +174,7 @@ func (n *node) try(a ask) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	sent := record(req)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return answer{}, err
@@ -183,7 +184,26 @@ func (n *node) try(a ask) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return readAnswer(resp, body)
+	got, err := readAnswer(resp, body)
+	if err != nil {
+		return got, err
+	}
+	d, err := loadDescription()
+	if err != nil {
+		return got, err
+	}
+	return got, d.check(exchange{req, sent.Bytes(), got.status, got.header, body})
+}
+
+// record keeps what is sent of the body of req.
+func record(req *http.Request) *bytes.Buffer {
+	sent := &bytes.Buffer{}
+	req.GetBody = nil
+	req.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(req.Body, sent), req.Body}
+	return sent
 }
 
 func (n *node) request(a ask) (*http.Request, error) {

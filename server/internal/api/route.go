@@ -45,6 +45,7 @@ func public(r route) route {
 var fixed = map[string]route{
 	"/healthz":         public(get((*call).health)),
 	"/readyz":          public(get((*call).ready)),
+	"/openapi.yaml":    public(get((*call).description)),
 	"/v1/capabilities": get((*call).capabilities),
 	"/v1/tasks":        post((*call).submit).and(get((*call).listTasks)),
 	"/v1/tasks:batch":  post((*call).submitBatch),
