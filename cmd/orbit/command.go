@@ -23,6 +23,9 @@ Environment:
   ORBIT_NODE_ID     name of this node, unlike that of any other (default random)
   ORBIT_TLS_CERT    file with a certificate chain in PEM, to serve https
   ORBIT_TLS_KEY     file with its private key; both are read anew when they change
+  ORBIT_RETENTION   age from its end at which a task is deleted (default 0: never)
+  ORBIT_METRICS_ADDR
+                    address to serve /metrics on (default none)
 
 The database must have been migrated by orbit-migrate and given its first credential by
 orbit-admin bootstrap. To try Orbit without any of that, run "orbit dev".
@@ -50,6 +53,8 @@ type settings struct {
 	stopTimeout time.Duration
 	tlsCert     string
 	tlsKey      string
+	retention   string
+	metricsAddr string
 	logLevel    string
 	logFormat   string
 }
@@ -60,6 +65,8 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&s.stopTimeout, "stop-timeout", 0, "bound of a graceful stop (default 20s)")
 	flags.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate chain in PEM; serves https (default $"+envCert+")")
 	flags.StringVar(&s.tlsKey, "tls-key", "", "`file` with the private key in PEM (default $"+envKey+")")
+	flags.StringVar(&s.retention, "retention", "", "`age` from its end at which a task is deleted, such as 2160h; 0 for never (default $"+envRetention+" or 0)")
+	flags.StringVar(&s.metricsAddr, "metrics-addr", "", "`address` to serve /metrics on, such as 127.0.0.1:9464 (default $"+envMetricsAddr+" or none)")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")
 }

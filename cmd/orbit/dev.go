@@ -72,7 +72,12 @@ func (s *devSettings) run(ctx context.Context, env cli.Environment) error {
 	}
 	defer db.Close()
 	s.nodeID = cmp.Or(s.nodeID, env.Get("ORBIT_NODE_ID"))
-	node, err := s.node(ctx, db, log)
+	metrics, err := s.listenMetrics(env, log)
+	if err != nil {
+		return err
+	}
+	defer metrics.close()
+	node, err := s.node(ctx, env, db, metrics, log)
 	if err != nil {
 		return err
 	}

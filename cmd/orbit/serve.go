@@ -35,7 +35,12 @@ func serve(ctx context.Context, env cli.Environment, s settings) error {
 	}
 	defer db.Close()
 	s.nodeID = cmp.Or(s.nodeID, env.Get("ORBIT_NODE_ID"))
-	node, err := s.node(ctx, db, log)
+	metrics, err := s.listenMetrics(env, log)
+	if err != nil {
+		return err
+	}
+	defer metrics.close()
+	node, err := s.node(ctx, env, db, metrics, log)
 	if err != nil {
 		return err
 	}
@@ -48,8 +53,14 @@ func serve(ctx context.Context, env cli.Environment, s settings) error {
 }
 
 // node makes the node. That the schema fits is asked before the address is taken.
-func (s *settings) node(ctx context.Context, db *sqldb.DB, log *slog.Logger) (*server.Server, error) {
-	node, err := server.New(db, server.Config{NodeID: s.nodeID, Lease: s.lease, StopTimeout: s.stopTimeout, Log: log})
+func (s *settings) node(ctx context.Context, env cli.Environment, db *sqldb.DB, metrics metricsListener, log *slog.Logger) (*server.Server, error) {
+	retention, err := s.readRetention(env)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	node, err := server.New(db, server.Config{
+		NodeID: s.nodeID, Lease: s.lease, StopTimeout: s.stopTimeout, Retention: retention, Metrics: metrics.Listener, Log: log,
+	})
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
