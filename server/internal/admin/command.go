@@ -81,7 +81,11 @@ func (o *Operator) Retry(ctx context.Context, seen orbit.Task, reason string) (s
 	if err != nil {
 		return "", err
 	}
-	// Acceptance audits a credential and has no place for a person but in the note.
+	// A task has a credential that submitted it: the new one has that of the old one. Who
+	// really asked for it stands in the note of the audit.
+	if caller.Credential, err = o.submitter(ctx, id); err != nil {
+		return "", err
+	}
 	request.Reason = o.actor + ": " + request.Reason
 	caller.Request = sqldb.NewID()
 	caller.Key = "orbit-admin:" + caller.Request.String()
@@ -120,6 +124,15 @@ func parse[R any](rules func([]byte) (R, orbit.Digest, error), seen orbit.Task, 
 	return request, digest, err
 }
 
+// submitter reads the credential that submitted a task.
+func (o *Operator) submitter(ctx context.Context, id sqldb.ID) (credential sqldb.ID, err error) {
+	err = o.db.Read().QueryRowContext(ctx, "SELECT credential_id FROM task WHERE id = ?", id).Scan(&credential)
+	if err != nil {
+		return credential, fmt.Errorf("look up the credential of task: %w", err)
+	}
+	return credential, nil
+}
+
 const selectApplicationOf = `
 SELECT application_id
 FROM namespace
@@ -154,6 +167,8 @@ func refused(id sqldb.ID, err error) error {
 		return &ConflictError{conflict.Message}
 	case errors.As(err, &argument):
 		return &ConflictError{argument.Error()}
+	case errors.Is(err, accept.ErrUnavailable):
+		return fmt.Errorf("it is not known whether the new task was made, look before you try again: %w", err)
 	}
 	return err
 }
