@@ -28,25 +28,16 @@ var errBodyTooLarge = &refusal{
 // readBody reads the body of a write, at most 512 KiB (API-005). What it takes of the
 // node's budget stays taken until release is called, which must be, after an error too.
 func (c *call) readBody() (body []byte, release func(), err error) {
-	release = func() {}
-	size := c.r.ContentLength
-	if size > orbit.MaxBodyBytes {
+	arriving := &arrival{call: c, begun: time.Now()}
+	release = arriving.release
+	if c.r.ContentLength > orbit.MaxBodyBytes {
 		return nil, release, errBodyTooLarge
 	}
 	if err := checkContent(c.r.Header); err != nil {
 		return nil, release, err
 	}
-	if size < 0 { // not told
-		size = orbit.MaxBodyBytes
-	}
-	ctx, cancel := context.WithTimeout(c.r.Context(), bodyPatience)
-	defer cancel()
-	if err := c.bodies.Acquire(ctx, size); err != nil {
-		return nil, release, unavailable("the server is busy; nothing was accepted")
-	}
-	release = func() { c.bodies.Release(size) }
 	stop := c.hurry()
-	body, err = c.readAll()
+	body, err = c.readAll(arriving)
 	stop()
 	return body, release, err
 }
@@ -64,9 +55,14 @@ func (c *call) hurry() (stop func()) {
 			return
 		}
 		<-set
-		if c.read { // else the deadline would cancel the request, whose body is there
-			_ = control.SetReadDeadline(time.Time{})
-		}
+		c.endDeadline()
+	}
+}
+
+// endDeadline takes back the deadline of a body that is there: it would cancel the request.
+func (c *call) endDeadline() {
+	if c.read {
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{})
 	}
 }
 
@@ -77,16 +73,19 @@ func (c *call) dropBody() {
 	}
 }
 
-func (c *call) readAll() ([]byte, error) {
+func (c *call) readAll(arriving *arrival) ([]byte, error) {
 	// What is announced is only believed as it arrives. net/http ends a body that is shorter
 	// than its length with an error.
 	var body bytes.Buffer
 	body.Grow(int(min(max(0, c.r.ContentLength), firstBuffer)) + bytes.MinRead)
-	_, err := body.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, orbit.MaxBodyBytes))
+	arriving.body = http.MaxBytesReader(c.w, c.r.Body, orbit.MaxBodyBytes)
+	_, err := body.ReadFrom(arriving)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, errBodyTooLarge
+	case errors.Is(err, errBusy):
+		return nil, err
 	case err != nil && c.malformed(err):
 		return nil, badRequest("body: its chunked transfer coding is malformed")
 	case err != nil:
@@ -94,6 +93,7 @@ func (c *call) readAll() ([]byte, error) {
 		return nil, unavailable("the body could not be read to its end; nothing was accepted")
 	}
 	c.read = true
+	c.endDeadline()
 	return body.Bytes(), nil
 }
 
