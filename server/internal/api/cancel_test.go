@@ -52,7 +52,7 @@ func TestCancelInEveryState(t *testing.T) {
 			if before.State != c.from.state {
 				t.Fatalf("%s: made a task that is %s", c.from.name, before.State)
 			}
-			a := n.cancel(before.ID, "conversion-operation-001-cancel", before.Revision).want(t, c.want.status, "")
+			a := n.cancel(before.ID, "conversion-operation-001-cancel", before.Revision).want(t, c.want.status, "") // CAN-018: the example's call
 			deduplicated, _ := a.accepted(t) // CAN-008
 			got := a.taskOf(t)
 			if deduplicated || a.header.Get(orbit.HeaderReplayed) != "" {

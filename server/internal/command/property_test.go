@@ -29,8 +29,10 @@ var cases = map[string]int{dbtest.SQLite: 60, dbtest.MySQL: 8, dbtest.MariaDB: 8
 
 // TestTasksFollowTheModel drives tasks through random histories of submits, claims, starts,
 // results, expiries, cancels, reviews and retries, by the code that serves them, and holds
-// each to a model after every step: STATE-001 … STATE-026, CAN-004, CAN-007, CAN-013,
-// CAN-014, CAN-015, CAN-019, CAN-020, CAN-022, LIC-006, REF-REV-001, STATE-019.
+// each to a model after every step: STATE-003, STATE-004, STATE-005, STATE-006, STATE-007,
+// STATE-008, STATE-009, STATE-010, STATE-011, STATE-012, STATE-013, STATE-014, STATE-015,
+// STATE-018, STATE-019, STATE-020, STATE-023, STATE-025, CAN-002, CAN-004, CAN-012, CAN-013,
+// CAN-014, CAN-015, CAN-019, CAN-020, CAN-021, CAN-022, LIC-006, REF-REV-001.
 func TestTasksFollowTheModel(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		e := newEngine(t, db)
@@ -292,14 +294,16 @@ func (h *history) promote(t *rapid.T) {
 	m.delayed = false
 }
 
-func (h *history) caller(key string) command.Caller {
-	return command.Caller{Namespace: h.w.Namespace, Application: h.w.Application, Credential: h.w.Credential, Key: key}
+func (h *history) callerWith(key string) command.Caller {
+	c := h.caller()
+	c.Key = key
+	return c
 }
 
 func (h *history) sendCancel(m *model, key, body string) (command.Receipt, error) {
 	r, content, err := orbit.ParseCancel([]byte(body))
 	h.must(err)
-	return h.commands.Cancel(ctx, h.caller(key), m.id, r, content)
+	return h.commands.Cancel(ctx, h.callerWith(key), m.id, r, content)
 }
 
 // expect holds the error of a command to whether it should have been taken.
@@ -361,7 +365,7 @@ func (h *history) review(t *rapid.T) {
 	decision := rapid.SampledFrom([]string{orbit.StateSucceeded, orbit.StateFailed, orbit.StateCancelled}).Draw(t, "decision")
 	r, content, err := orbit.ParseReview(fmt.Appendf(nil, `{"expected_revision":"%d","decision":%q,"note":"seen"}`, m.revision(), decision))
 	h.must(err)
-	_, err = h.commands.Review(ctx, h.caller(sqldb.NewID().String()), m.id, r, content)
+	_, err = h.commands.Review(ctx, h.caller(), m.id, r, content)
 	expect(t, "review", m, m.review(decision), err)
 }
 
@@ -372,7 +376,7 @@ func (h *history) retry(t *rapid.T) {
 	old := h.pick(t, anyTask)
 	r, content, err := orbit.ParseRetry(fmt.Appendf(nil, `{"expected_revision":"%d","reason":"why"}`, old.revision()))
 	h.must(err)
-	item, err := h.commands.Retry(ctx, h.caller("k"), old.id, r, content)
+	item, err := h.commands.Retry(ctx, h.caller(), old.id, r, content)
 	h.must(err)
 	expect(t, "retry", old, old.mayRetry(), item.Retry.Refused)
 	if item.Retry.Refused != nil {
