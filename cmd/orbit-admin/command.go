@@ -35,7 +35,7 @@ failure.`
 func newRoot(env cli.Environment) *cobra.Command {
 	root := &cobra.Command{Use: "orbit-admin", Short: "Run a task server: credentials, queues, tasks, health", Long: long}
 	root.AddCommand(newBootstrap(env), newCredential(env), newApplication(env), newQueue(env),
-		newTasks(env), newAttempts(env), newEvidence(env), newKeys(env), newDoctor(env))
+		newTasks(env), newAttempts(env), newEvidence(env), newKeys(env), newRetention(env), newDoctor(env))
 	return root
 }
 
