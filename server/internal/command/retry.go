@@ -9,6 +9,7 @@ import (
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/accept"
+	"github.com/orbitkit/orbit/server/internal/idempotency"
 )
 
 const selectFrozen = `
@@ -26,6 +27,43 @@ WHERE id = ?
 // count, acceptance decides, for a repeat gets its receipt first. The error is ErrNotFound,
 // or one of the database's: nothing has been done then.
 func (c *Commands) Retry(ctx context.Context, caller Caller, id sqldb.ID, r orbit.RetryTaskRequest, content orbit.Digest) (accept.Item, error) {
+	item, err := c.repeat(ctx, &caller, id, r, content)
+	if !errors.Is(err, ErrNotFound) {
+		return item, err
+	}
+	// The old task may have been deleted because of its age. Its retries are known for as
+	// long as the new ones are there: a repeat gets its receipt (IDEM-017).
+	made, err := c.madeBy(ctx, &caller, id)
+	if err != nil {
+		return accept.Item{}, err
+	}
+	if item, err = c.repeat(ctx, &caller, made, r, content); err != nil {
+		return accept.Item{}, err
+	}
+	item.Retry.Of, item.Retry.Refused = id, ErrNotFound // but for the record, there is no such task
+	return item, nil
+}
+
+const selectMade = `
+SELECT task_id
+FROM idempotency
+WHERE digest = ?`
+
+// madeBy returns the task that the retry of a task with the caller's key has made.
+func (c *Commands) madeBy(ctx context.Context, caller *Caller, of sqldb.ID) (made sqldb.ID, err error) {
+	identity := idempotency.NewIdentity(caller.Namespace, idempotency.Retry, of, caller.Key)
+	err = c.db.Read().QueryRowContext(ctx, selectMade, identity[:]).Scan(&made)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return made, ErrNotFound
+	case err != nil:
+		return made, fmt.Errorf("look up retry: %w", err)
+	}
+	return made, nil
+}
+
+// repeat returns the item that repeats a task.
+func (c *Commands) repeat(ctx context.Context, caller *Caller, id sqldb.ID, r orbit.RetryTaskRequest, content orbit.Digest) (accept.Item, error) {
 	var (
 		payload []byte
 		timeout uint64
