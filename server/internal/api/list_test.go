@@ -47,6 +47,9 @@ func (n *node) walk(path string, limits ...int) (items []json.RawMessage, pages 
 		if len(p.NextCursor) > 1024 { // LIMIT-012
 			n.t.Fatalf("cursor has %d characters", len(p.NextCursor))
 		}
+		if pages == 200 {
+			n.t.Fatalf("list %s has no end", path)
+		}
 		cursor = "&cursor=" + p.NextCursor
 	}
 }

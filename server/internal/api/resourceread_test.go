@@ -89,7 +89,7 @@ func (n *node) queueNames(token string, limit int) (names []string) {
 		for _, q := range p.Items {
 			names = append(names, q.Name)
 		}
-		if p.NextCursor == "" {
+		if p.NextCursor == "" || len(names) > 200 {
 			return names
 		}
 		cursor = "&cursor=" + p.NextCursor
