@@ -15,7 +15,14 @@ import (
 
 func (e *examiner) schema(ctx context.Context) ([]Finding, error) {
 	err := migrations.Check(ctx, e.db, migrations.Server, e.opt.MinSchema, e.opt.MaxSchema)
-	if err != nil {
+	var version *migrations.VersionError
+	if errors.As(err, &version) && version.Found == 0 {
+		return e.noBook(ctx, err)
+	}
+	switch {
+	case e.db.Dialect().Refused(err):
+		return nil, err
+	case err != nil:
 		return fail("run orbit-migrate up, or use the release that fits", "%v", err), nil
 	}
 	at, err := migrations.Version(ctx, e.db, migrations.Server)
@@ -23,6 +30,18 @@ func (e *examiner) schema(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	return ok("version %d", at), nil
+}
+
+// noBook tells a database without a schema from one whose book of migrations is hidden.
+func (e *examiner) noBook(ctx context.Context, missing error) ([]Finding, error) {
+	hidden, err := e.hidden(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(hidden) < len(tables()) && e.db.Dialect() != sqldb.SQLite {
+		return []Finding{{Level: Skipped, Text: "the check could not be made: it needs SELECT on the book of migrations"}}, nil
+	}
+	return fail("run orbit-migrate up, or give the user rights on the tables", "%v", missing), nil
 }
 
 // A difference up to maxSkew is of no interest: every decision is made by the database's
