@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
 
 	"pgregory.net/rapid"
 
@@ -58,6 +59,9 @@ func TestSchemasOfTextsAgreeWithTheParsers(t *testing.T) {
 		t.Run(c.schema, func(t *testing.T) {
 			schema := d.schema(reference(c.schema))
 			for r := range rune(0x3100) { // all blanks and controls lie below
+				if r > 0x300 && !unicode.IsSpace(r-1) && !unicode.IsSpace(r) && !unicode.IsSpace(r+1) {
+					continue
+				}
 				for _, text := range []string{string(r), string(r) + "a", "a" + string(r), "a" + string(r) + "a"} {
 					agree(t, text, schema.Validate(text), c.parse(text))
 				}
@@ -71,7 +75,7 @@ func TestSchemasOfTextsAgreeWithTheParsers(t *testing.T) {
 	name := d.schema(reference("QueueName"))
 	t.Run("QueueName", func(t *testing.T) { // REF-QRES-002
 		rapid.Check(t, func(t *rapid.T) {
-			text := texts(orbit.MaxQueueName / 4).Draw(t, "text") // the limit is in bytes, which a schema cannot say
+			text := texts(orbit.MaxQueueName/4).Draw(t, "text") // the limit is in bytes, which a schema cannot say
 			if len(text) <= orbit.MaxQueueName {
 				agree(t, text, name.Validate(text), orbit.ValidateQueueName(text))
 			}
