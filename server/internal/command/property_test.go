@@ -25,7 +25,7 @@ import (
 
 // cases is how many random histories each engine is put through. The shared database of an
 // engine grows with them, and each step looks at all of it.
-var cases = map[string]int{dbtest.SQLite: 60, dbtest.MySQL: 8, dbtest.MariaDB: 8}
+var cases = map[string]int{dbtest.SQLite: 40, dbtest.MySQL: 5, dbtest.MariaDB: 5}
 
 // TestTasksFollowTheModel drives tasks through random histories of submits, claims, starts,
 // results, expiries, cancels, reviews and retries, by the code that serves them, and holds
