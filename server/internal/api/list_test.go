@@ -329,7 +329,7 @@ func TestCursorsAreBound(t *testing.T) {
 	})
 }
 
-// LIST-020: no damage to a cursor goes unnoticed or is answered with anything but 400.
+// LIST-009, LIST-020: no damage to a cursor goes unnoticed or is answered with anything but 400.
 func TestDamagedCursorsAreRefused(t *testing.T) {
 	n := onSQLite(t)
 	for range 3 {

@@ -14,7 +14,7 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
-// GET-003, TEST-049, AMB-071: missing, foreign, out of scope and malformed look the same.
+// GET-001, GET-003, TEST-049, AMB-071: missing, foreign, out of scope and malformed look the same.
 // GET-001.
 func TestTasksThatMayNotBeSeenLookTheSame(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
@@ -56,7 +56,7 @@ func TestTasksThatMayNotBeSeenLookTheSame(t *testing.T) {
 	})
 }
 
-// GET-002, SUB-053 … SUB-057: every member that a task can have, as it is now.
+// GET-002, GET-005, GET-009, SUB-053 … SUB-057: every member that a task can have, as it is now.
 func TestGetShowsTheWholeTask(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		at := orbit.FormatTime(sqldb.Time(n.now()).AddDate(0, 0, 1))
