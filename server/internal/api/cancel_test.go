@@ -53,7 +53,7 @@ func TestCancelInEveryState(t *testing.T) {
 				t.Fatalf("%s: made a task that is %s", c.from.name, before.State)
 			}
 			a := n.cancel(before.ID, "conversion-operation-001-cancel", before.Revision).want(t, c.want.status, "") // CAN-018: the example's call
-			deduplicated, _ := a.accepted(t) // CAN-008
+			deduplicated, _ := a.accepted(t)                                                                        // CAN-008
 			got := a.taskOf(t)
 			if deduplicated || a.header.Get(orbit.HeaderReplayed) != "" {
 				t.Errorf("%s: a first cancel is marked as a repeat", c.from.name)
