@@ -38,24 +38,17 @@ func printed(t *testing.T) map[string]string {
 	return outputs
 }
 
-// names returns the examples that need a server, from their folders.
 func names(t *testing.T) []string {
 	t.Helper()
-	programs, err := filepath.Glob("*/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, program := range programs {
-		if name := filepath.Dir(program); name != "quickstart" {
-			names = append(names, name)
-		}
+	names, err := exampleNames()
+	if err != nil || len(names) == 0 {
+		t.Fatalf("examples: %q, %v", names, err)
 	}
 	return names
 }
 
-// EX-001, EX-011, EX-012, EX-013, EX-014, TEST-029, LIST-018, CLI-006, MOD-005: each example
-// runs to the output that README.md prints, again and again and beside the others.
+// EX-001, EX-011, EX-012, EX-013, EX-014, TEST-029, LIST-018, CLI-006: each example that is
+// here runs to the output that README.md prints, again and again and beside the others.
 func TestExamplesRunToTheirExactOutput(t *testing.T) {
 	outputs, examples := printed(t), names(t)
 	for name := range outputs {
@@ -63,7 +56,7 @@ func TestExamplesRunToTheirExactOutput(t *testing.T) {
 			t.Errorf("README.md tells of %s, which there is not", name)
 		}
 	}
-	programs := build(t, examples)
+	programs := build(t)
 	for _, engine := range dbtest.Engines() {
 		t.Run(engine, func(t *testing.T) {
 			i := install(t, programs, engine)
@@ -212,7 +205,7 @@ func shell(t *testing.T, i *installation) {
 // one line and prints nothing else.
 func TestExamplesSayWhatIsMissing(t *testing.T) {
 	examples := names(t)
-	programs := build(t, examples)
+	programs := build(t)
 	file := filepath.Join(t.TempDir(), "credentials.json")
 	creds := orbit.Credentials{
 		Token: "orbit_canary", ApplicationID: strings.Repeat("1", 32), NamespaceID: strings.Repeat("2", 32), QueueID: strings.Repeat("3", 32),

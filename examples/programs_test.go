@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,21 +22,60 @@ import (
 // binaries are the examples and Orbit's programs, built as a user would build them.
 type binaries string
 
-func build(t *testing.T, examples []string) binaries {
-	t.Helper()
-	dir := t.TempDir()
+// buildDir is where build puts them; TestMain makes and removes it.
+var buildDir string
+
+func TestMain(m *testing.M) {
+	os.Exit(inBuildDir(m.Run))
+}
+
+func inBuildDir(run func() int) int {
+	var err error
+	if buildDir, err = os.MkdirTemp("", "orbit-examples-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(buildDir)
+	return run()
+}
+
+var buildOnce = sync.OnceValue(func() error {
 	args := []string{"build"}
 	if raceEnabled {
 		args = append(args, "-race")
 	}
-	args = append(args, "-o", dir+string(filepath.Separator), "../cmd/orbit", "../cmd/orbit-migrate", "../cmd/orbit-admin")
-	for _, name := range examples {
+	args = append(args, "-o", buildDir+string(filepath.Separator), "../cmd/orbit", "../cmd/orbit-migrate", "../cmd/orbit-admin")
+	programs, err := exampleNames()
+	if err != nil {
+		return err
+	}
+	for _, name := range programs {
 		args = append(args, "./"+name)
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build: %w\n%s", err, out)
 	}
-	return binaries(dir)
+	return nil
+})
+
+func build(t *testing.T) binaries {
+	t.Helper()
+	if err := buildOnce(); err != nil {
+		t.Fatal(err)
+	}
+	return binaries(buildDir)
+}
+
+// exampleNames returns the examples that need a server, from their folders.
+func exampleNames() ([]string, error) {
+	programs, err := filepath.Glob("*/main.go")
+	var names []string
+	for _, program := range programs {
+		if name := filepath.Dir(program); name != "quickstart" {
+			names = append(names, name)
+		}
+	}
+	return names, err
 }
 
 // command prepares a program with nothing of Orbit's in its environment but env.

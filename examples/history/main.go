@@ -37,7 +37,7 @@ func play(ctx context.Context, d *demo.Demo) error {
 		Payload:        json.RawMessage(`{"from":"objects/1","to":"objects/2"}`),
 		ConcurrencyKey: d.Key("objects/2"),
 		RecoverySafety: orbit.RecoveryIdempotent, // a second copy does no harm
-		Retry:          orbit.RetryPolicy{MaxAttempts: 3, AttemptTimeoutMS: 2000, InitialDelayMS: 50},
+		Retry:          orbit.RetryPolicy{MaxAttempts: 3, AttemptTimeoutMS: 3000, InitialDelayMS: 50},
 		TaskTimeoutMS:  60_000,
 	})
 	if err != nil {
