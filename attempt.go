@@ -23,7 +23,7 @@ const (
 	OutcomeSucceeded = "SUCCEEDED"
 	OutcomeFailed    = "FAILED"    // Retryable tells whether another attempt made sense
 	OutcomeUnknown   = "UNKNOWN"   // started, and nobody knows whether it had an effect
-	OutcomeCancelled = "CANCELLED" // stopped cleanly after a cancel intent
+	OutcomeCancelled = "CANCELLED" // stopped cleanly after a cancel intent, or cancelled before its start
 	OutcomeExpired   = "EXPIRED"   // never started before its lease ended
 	OutcomeReturned  = "RETURNED"  // handed back by the worker, never started
 )
