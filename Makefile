@@ -35,11 +35,13 @@ build: ## build the command-line programs into bin/
 .PHONY: test
 test: vet ## run every test with -race on SQLite, a private MySQL and a private MariaDB
 	scripts/c-compiler.sh
+	scripts/curl.sh
 	scripts/test-mysql.sh $(GO) test -race -timeout $(TIMEOUT) ./...
 
 .PHONY: integration
 integration: ## run only the packages that test against databases, on all three engines
 	scripts/c-compiler.sh
+	scripts/curl.sh
 	scripts/test-mysql.sh $(GO) test -race -timeout $(TIMEOUT) $$(GO="$(GO)" scripts/database-packages.sh)
 
 .PHONY: bench
