@@ -95,6 +95,9 @@ func TestReceiptsHoldUntilTheirTaskIsDeleted(t *testing.T) {
 			sameTask(t, "repeated cancel", cancel(t, c, first.Task.ID).Task, ended.Task)
 		}
 		age(t, db, first.Task.ID, 0, day+time.Second)
+		if again, err := c.SubmitTask(t.Context(), "key", request(creds)); err != nil || !again.Replayed {
+			t.Fatalf("submit after the deadline = %+v, %v; want the receipt as long as it is there", again, err)
+		}
 		if report := retain(t, db); report.Counts.Tasks != 1 || report.Counts.Records != 2 {
 			t.Fatalf("deleted %v after 90 days, want the task and its 2 records", report.Counts)
 		}

@@ -33,12 +33,16 @@ SET note = ?
 WHERE seq = ?`
 )
 
+// note is what the row tells.
+func (a *auditLine) note() []byte {
+	return fmt.Appendf(nil, "%v; ended until %s", a.counts, a.cutoff.Format(time.RFC3339Nano))
+}
+
 // write tells the audit of what the transaction removes.
 func (a *auditLine) write(ctx context.Context, tx *sqldb.Tx, removed Counts) error {
 	a.counts.add(removed)
-	note := []byte(fmt.Sprintf("%v; ended until %s", a.counts, a.cutoff.Format(time.RFC3339)))
 	if a.seq != 0 {
-		if _, err := tx.ExecContext(ctx, updateAudit, note, a.seq); err != nil {
+		if _, err := tx.ExecContext(ctx, updateAudit, a.note(), a.seq); err != nil {
 			return fmt.Errorf("update audit row: %w", err)
 		}
 		return nil
@@ -47,10 +51,26 @@ func (a *auditLine) write(ctx context.Context, tx *sqldb.Tx, removed Counts) err
 	if err != nil {
 		return err
 	}
-	result, err := tx.ExecContext(ctx, insertAudit, []byte(a.actor), []byte(Action), note, now)
+	result, err := tx.ExecContext(ctx, insertAudit, []byte(a.actor), []byte(Action), a.note(), now)
 	if err != nil {
 		return fmt.Errorf("insert audit row: %w", err)
 	}
 	a.seq, err = result.LastInsertId()
 	return err
+}
+
+const countAudit = `
+SELECT COUNT(*)
+FROM audit
+WHERE seq = ?
+  AND actor = ?
+  AND note = ?`
+
+// inForce reports whether the transaction that wrote the line has come into force.
+func (a *auditLine) inForce(ctx context.Context, q sqldb.Querier) (bool, error) {
+	var n int
+	if err := q.QueryRowContext(ctx, countAudit, a.seq, []byte(a.actor), a.note()).Scan(&n); err != nil {
+		return false, fmt.Errorf("look up audit row: %w", err)
+	}
+	return n > 0, nil
 }

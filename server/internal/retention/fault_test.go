@@ -37,7 +37,7 @@ func TestEveryCallMayFail(t *testing.T) {
 				}
 				s.w.Exec("DELETE FROM audit")
 				if !fired {
-					if failed != nil || nth < 15 {
+					if failed != nil || nth < 10 {
 						t.Errorf("%s: nothing failed after %d calls, yet %v", name, nth-1, failed)
 					}
 					break

@@ -23,14 +23,20 @@ func TestRetentionUsesItsIndexes(t *testing.T) {
 			{Name: "page, later records", Table: "x", Index: "idempotency_task", SQL: page, Args: args, Sorts: sqlite},
 			{Name: "last run", Table: "audit", Index: "audit_namespace", SQL: selectLast, Args: []any{[]byte(Action)}},
 		}
-		indexes := map[string]string{"review": "review_task", "evidence": "evidence_task", "task_event": "task_event_task", "attempt": "attempt_epoch"}
-		if sqlite {
-			indexes["attempt"] = "attempt"
+		name := func(index, onSQLite string) string {
+			if sqlite {
+				return onSQLite
+			}
+			return index
 		}
 		for _, p := range parts {
 			queries = append(queries,
-				plancheck.Query{Name: "weigh " + p.table, Table: p.table, Index: indexes[p.table], SQL: fmt.Sprintf(weighPart, p.bytes, p.table, in), Args: ids, Sorts: true},
-				plancheck.Query{Name: "delete " + p.table, Table: p.table, Index: indexes[p.table], SQL: fmt.Sprintf(deletePart, p.table), Args: ids[:1]})
+				plancheck.Query{Name: "weigh " + p.table, Table: p.table, Index: name(p.index, p.table), SQL: fmt.Sprintf(weighPart, p.bytes, p.table, in), Args: ids, Sorts: true},
+				plancheck.Query{Name: "delete " + p.table, Table: name("x", p.table), Index: name(p.index, p.table), SQL: deleteQuery(db.Dialect(), p.table, p.index, "task_id", 2), Args: ids})
+		}
+		for table, column := range map[string]string{"task": "id", "idempotency": "digest"} {
+			queries = append(queries, plancheck.Query{Name: "delete " + table, Table: name("x", table), Index: name("PRIMARY", "sqlite_autoindex_"+table),
+				SQL: deleteQuery(db.Dialect(), table, "PRIMARY", column, 2), Args: ids})
 		}
 		plancheck.Run(t, db, queries)
 		fillRecords(t, db)

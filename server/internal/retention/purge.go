@@ -9,31 +9,18 @@ import (
 	"github.com/orbitkit/orbit/server/internal/idempotency"
 )
 
-// A doomed task is one that goes, with the records of its keys, locked.
-type doomed struct {
-	id      sqldb.ID
-	records [][]byte
-}
-
 // purgeTasks deletes those of tasks that may go, each with all that belongs to it, in one
 // transaction.
 func (s *sweep) purgeTasks(ctx context.Context, tasks []sqldb.ID) error {
-	var going []doomed
-	remove := func(tx *sqldb.Tx) (removed Counts, err error) {
-		if going, err = s.lock(ctx, tx, tasks); err != nil {
+	err := s.commit(ctx, func(tx *sqldb.Tx) (removed Counts, err error) {
+		going, err := s.lock(ctx, tx, tasks)
+		if err != nil || len(going.tasks) == 0 {
 			return removed, err
 		}
-		for _, d := range going {
-			if err := d.delete(ctx, tx, &removed); err != nil {
-				return removed, err
-			}
-		}
-		return removed, nil
-	}
-	gone := func(ctx context.Context, q sqldb.Querier) (bool, error) {
-		return s.isGone(ctx, q, "SELECT COUNT(*) FROM task WHERE id = ?", going[0].id)
-	}
-	if err := s.commit(ctx, remove, gone); err != nil {
+		err = going.delete(ctx, tx, &removed)
+		return removed, err
+	})
+	if err != nil {
 		return fmt.Errorf("delete old tasks: %w", err)
 	}
 	return nil
@@ -41,31 +28,22 @@ func (s *sweep) purgeTasks(ctx context.Context, tasks []sqldb.ID) error {
 
 // purgeLoose deletes those of records that may go and belong to no task.
 func (s *sweep) purgeLoose(ctx context.Context, records []idempotency.Identity) error {
-	var going [][]byte
-	remove := func(tx *sqldb.Tx) (removed Counts, err error) {
-		if going, err = s.lockLoose(ctx, tx, records); err != nil {
+	err := s.commit(ctx, func(tx *sqldb.Tx) (removed Counts, err error) {
+		going, err := s.lockLoose(ctx, tx, records)
+		if err != nil || len(going) == 0 {
 			return removed, err
 		}
-		return removed, deleteRecords(ctx, tx, going, &removed)
-	}
-	gone := func(ctx context.Context, q sqldb.Querier) (bool, error) {
-		return s.isGone(ctx, q, "SELECT COUNT(*) FROM idempotency WHERE digest = ?", going[0])
-	}
-	if err := s.commit(ctx, remove, gone); err != nil {
+		err = deleteRecords(ctx, tx, going, &removed)
+		return removed, err
+	})
+	if err != nil {
 		return fmt.Errorf("delete old records of keys: %w", err)
 	}
 	return nil
 }
 
-func (s *sweep) isGone(ctx context.Context, q sqldb.Querier, query string, id any) (bool, error) {
-	var n int
-	err := q.QueryRowContext(ctx, query, id).Scan(&n)
-	return n == 0, err
-}
-
 // commit runs remove in a transaction, with the audit of it, and counts what it removed.
-// After a commit of unknown outcome gone tells whether it is in force.
-func (s *sweep) commit(ctx context.Context, remove func(*sqldb.Tx) (Counts, error), gone func(context.Context, sqldb.Querier) (bool, error)) error {
+func (s *sweep) commit(ctx context.Context, remove func(*sqldb.Tx) (Counts, error)) error {
 	var removed Counts
 	var audit auditLine
 	err := s.db.TxResolve(ctx, func(tx *sqldb.Tx) (err error) {
@@ -76,9 +54,9 @@ func (s *sweep) commit(ctx context.Context, remove func(*sqldb.Tx) (Counts, erro
 		return audit.write(ctx, tx, removed)
 	}, func(ctx context.Context, q sqldb.Querier) (bool, error) {
 		if removed.rows() == 0 {
-			return true, nil
+			return true, nil // there was nothing to commit
 		}
-		return gone(ctx, q)
+		return audit.inForce(ctx, q)
 	})
 	if err != nil || removed.rows() == 0 {
 		return err
@@ -105,12 +83,18 @@ FROM idempotency
 WHERE task_id IN %s
 GROUP BY task_id`
 
+// Doomed are tasks that go, with the records of their keys, locked.
+type doomed struct {
+	tasks   []any // ids
+	records []any // digests
+}
+
 // lock locks what may go of tasks, records before tasks. A task of which somebody else
 // holds a part is left out, and so is one that may not go.
-func (s *sweep) lock(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID) ([]doomed, error) {
+func (s *sweep) lock(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID) (going doomed, err error) {
 	in, args := sqldb.Placeholders(len(tasks)), settle.IDArgs(tasks)
-	records := make(map[sqldb.ID][][]byte, len(tasks))
-	err := eachRow(ctx, tx, lockRecords+in+tx.Dialect().SkipLocked, args, func(scan func(...any) error) error {
+	records := make(map[sqldb.ID][]any, len(tasks))
+	err = eachRow(ctx, tx, lockRecords+in+tx.Dialect().SkipLocked, args, func(scan func(...any) error) error {
 		var id sqldb.ID
 		var digest []byte
 		err := scan(&id, &digest)
@@ -118,7 +102,7 @@ func (s *sweep) lock(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID) ([]doo
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("lock records: %w", err)
+		return going, fmt.Errorf("lock records: %w", err)
 	}
 	ends := make(map[sqldb.ID]end, len(tasks))
 	err = eachRow(ctx, tx, lockTasks+in+tx.Dialect().SkipLocked, args, func(scan func(...any) error) error {
@@ -129,9 +113,8 @@ func (s *sweep) lock(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID) ([]doo
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("lock tasks: %w", err)
+		return going, fmt.Errorf("lock tasks: %w", err)
 	}
-	var going []doomed
 	err = eachRow(ctx, tx, fmt.Sprintf(countRecords, in), args, func(scan func(...any) error) error {
 		var id sqldb.ID
 		var n int
@@ -139,12 +122,12 @@ func (s *sweep) lock(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID) ([]doo
 		err := scan(&id, &n, &retained)
 		e, locked := ends[id]
 		if err == nil && locked && n == len(records[id]) && s.limits.ripe(e, retained) {
-			going = append(going, doomed{id, records[id]})
+			going.tasks, going.records = append(going.tasks, id), append(going.records, records[id]...)
 		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look at records again: %w", err)
+		return going, fmt.Errorf("look at records again: %w", err)
 	}
 	return going, nil
 }
@@ -157,7 +140,7 @@ WHERE i.digest IN %s
   AND NOT EXISTS (SELECT 1 FROM task t WHERE t.id = i.task_id)`
 
 // lockLoose locks what may go of records. A task that is gone never comes back.
-func (s *sweep) lockLoose(ctx context.Context, tx *sqldb.Tx, records []idempotency.Identity) (going [][]byte, err error) {
+func (s *sweep) lockLoose(ctx context.Context, tx *sqldb.Tx, records []idempotency.Identity) (going []any, err error) {
 	args := make([]any, 0, len(records)+1)
 	for _, digest := range records {
 		args = append(args, digest[:])
@@ -175,51 +158,45 @@ func (s *sweep) lockLoose(ctx context.Context, tx *sqldb.Tx, records []idempoten
 	return going, nil
 }
 
-// Rows are deleted by one key at a time. A statement for many may scan a short table, and
-// then waits for rows of others; and a record must not be found by its task, for a cancel
-// that waits for the task may just have put another one there.
-const (
-	deletePart = `
-DELETE FROM %s
-WHERE task_id = ?`
+// deleteQuery returns the statement that deletes the rows of a table with n values in a
+// column. It keeps to the column's index: a scan of a short table would wait for rows of
+// others.
+func deleteQuery(d *sqldb.Dialect, table, index, column string, n int) string {
+	if d == sqldb.SQLite {
+		return fmt.Sprintf("DELETE FROM %s WHERE %s IN %s", table, column, sqldb.Placeholders(n))
+	}
+	return fmt.Sprintf("DELETE x FROM %s x FORCE INDEX (%s) WHERE x.%s IN %s", table, index, column, sqldb.Placeholders(n))
+}
 
-	deleteRecord = `
-DELETE FROM idempotency
-WHERE digest = ?`
-
-	deleteTask = `
-DELETE FROM task
-WHERE id = ?`
-)
-
-// delete deletes a locked task and all that belongs to it.
+// delete deletes locked tasks and all that belongs to them.
 func (d *doomed) delete(ctx context.Context, tx *sqldb.Tx, removed *Counts) error {
 	for _, p := range parts {
-		if err := deleteRows(ctx, tx, fmt.Sprintf(deletePart, p.table), d.id, p.count(removed)); err != nil {
+		if err := deleteRows(ctx, tx, deleteQuery(tx.Dialect(), p.table, p.index, "task_id", len(d.tasks)), d.tasks, p.count(removed)); err != nil {
 			return fmt.Errorf("delete from %s: %w", p.table, err)
 		}
 	}
 	if err := deleteRecords(ctx, tx, d.records, removed); err != nil {
 		return err
 	}
-	if err := deleteRows(ctx, tx, deleteTask, d.id, &removed.Tasks); err != nil {
-		return fmt.Errorf("delete task: %w", err)
+	if err := deleteRows(ctx, tx, deleteQuery(tx.Dialect(), "task", "PRIMARY", "id", len(d.tasks)), d.tasks, &removed.Tasks); err != nil {
+		return fmt.Errorf("delete tasks: %w", err)
 	}
 	return nil
 }
 
-func deleteRecords(ctx context.Context, tx *sqldb.Tx, records [][]byte, removed *Counts) error {
-	for _, digest := range records {
-		if err := deleteRows(ctx, tx, deleteRecord, digest, &removed.Records); err != nil {
-			return fmt.Errorf("delete record: %w", err)
-		}
+// deleteRecords deletes locked records. They are not found by their task: a cancel that
+// waits for the task may just have put another one there.
+func deleteRecords(ctx context.Context, tx *sqldb.Tx, digests []any, removed *Counts) error {
+	err := deleteRows(ctx, tx, deleteQuery(tx.Dialect(), "idempotency", "PRIMARY", "digest", len(digests)), digests, &removed.Records)
+	if err != nil {
+		return fmt.Errorf("delete records: %w", err)
 	}
 	return nil
 }
 
 // deleteRows adds how many rows it has deleted to n, for people to read.
-func deleteRows(ctx context.Context, tx *sqldb.Tx, query string, id any, n *int64) error {
-	result, err := tx.ExecContext(ctx, query, id)
+func deleteRows(ctx context.Context, tx *sqldb.Tx, query string, args []any, n *int64) error {
+	result, err := tx.ExecContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}

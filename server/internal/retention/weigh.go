@@ -11,16 +11,17 @@ import (
 // A part is a table with rows that belong to a task.
 type part struct {
 	table string
+	index string               // begins with the task
 	bytes string               // expression: the bytes of a row that may be large
 	count func(*Counts) *int64 // where its rows are counted
 }
 
 // parts are all that belongs to a task but the records of its keys.
 var parts = []part{
-	{"review", "LENGTH(note) + COALESCE(LENGTH(evidence), 0)", func(c *Counts) *int64 { return &c.Reviews }},
-	{"evidence", "LENGTH(body)", func(c *Counts) *int64 { return &c.Evidence }},
-	{"task_event", "0", func(c *Counts) *int64 { return &c.Events }},
-	{"attempt", "COALESCE(LENGTH(result), 0) + LENGTH(error_text) + LENGTH(progress)", func(c *Counts) *int64 { return &c.Attempts }},
+	{"review", "review_task", "LENGTH(note) + COALESCE(LENGTH(evidence), 0)", func(c *Counts) *int64 { return &c.Reviews }},
+	{"evidence", "evidence_task", "LENGTH(body)", func(c *Counts) *int64 { return &c.Evidence }},
+	{"task_event", "task_event_task", "0", func(c *Counts) *int64 { return &c.Events }},
+	{"attempt", "attempt_epoch", "COALESCE(LENGTH(result), 0) + LENGTH(error_text) + LENGTH(progress)", func(c *Counts) *int64 { return &c.Attempts }},
 }
 
 // A weight is what the deletion of a task costs.
@@ -99,7 +100,7 @@ func weigh(ctx context.Context, q sqldb.Querier, tasks []sqldb.ID) ([]weight, er
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range append(parts, part{"idempotency", "LENGTH(receipt)", func(c *Counts) *int64 { return &c.Records }}) {
+	for _, p := range append(parts, part{"idempotency", "idempotency_task", "LENGTH(receipt)", func(c *Counts) *int64 { return &c.Records }}) {
 		if err := addWeights(ctx, q, fmt.Sprintf(weighPart, p.bytes, p.table, in), tasks, at, p.count); err != nil {
 			return nil, err
 		}
