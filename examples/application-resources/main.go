@@ -26,6 +26,9 @@ func play(ctx context.Context, d *demo.Demo) (err error) {
 		return err
 	}
 	fmt.Printf("application: mine=%t state=%s\n", before.ID == d.Credentials.ApplicationID, before.State)
+	if err := demo.Same("application", before.ID, d.Credentials.ApplicationID); err != nil {
+		return err
+	}
 	if before.DispatchStopped {
 		return errors.New("the dispatch of the application is stopped already: this is no place for an example")
 	}
@@ -97,7 +100,11 @@ func emergency(ctx context.Context, d *demo.Demo, queue string, before orbit.App
 		return err
 	}
 	fmt.Printf("stopped: dispatch_stopped=%t task=%s attempts=%d stale_change=%s\n", stopped.DispatchStopped, held.State, held.AttemptCount, stale.Code)
-	if err := demo.Same("attempts while stopped", held.AttemptCount, 0); err != nil {
+	if err := errors.Join(
+		demo.Same("dispatch is stopped", stopped.DispatchStopped, true),
+		demo.Same("state while stopped", held.State, orbit.StateWaiting),
+		demo.Same("attempts while stopped", held.AttemptCount, 0),
+	); err != nil {
 		return err
 	}
 
@@ -157,7 +164,11 @@ func resumed(ctx context.Context, d *demo.Demo, accepted orbit.Task) error {
 	const clocks = pause / 10 // two clocks do not run alike
 	waited := len(page.Items) == 1 && page.Items[0].ClaimedAt.Sub(accepted.CreatedAt) >= pause-clocks
 	fmt.Printf("resumed: task=%s attempts=%d waited=%t\n", task.State, len(page.Items), waited)
-	return errors.Join(demo.Same("state", task.State, orbit.StateSucceeded), demo.Same("task waited for the resume", waited, true))
+	return errors.Join(
+		demo.Same("state", task.State, orbit.StateSucceeded),
+		demo.Same("attempts", len(page.Items), 1),
+		demo.Same("task waited for the resume", waited, true),
+	)
 }
 
 // restore puts back what differs from before, whatever has become of the run. The key is

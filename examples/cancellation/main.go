@@ -63,6 +63,8 @@ func waiting(ctx context.Context, d *demo.Demo, queue string) error {
 	fmt.Printf("waiting: repeat=%s deduplicated=%t second=%s\n", again.Task.State, again.Deduplicated, refusal.Code)
 	return errors.Join(
 		demo.Same("state", first.Task.State, orbit.StateCancelled),
+		demo.Same("revision", first.Task.Revision, task.Revision+1),
+		demo.Same("is completed", first.Task.CompletedAt != nil, true),
 		demo.Same("repeat is deduplicated", again.Deduplicated, true),
 		demo.Same("revision of the repeat", again.Task.Revision, first.Task.Revision),
 	)

@@ -53,6 +53,9 @@ func play(ctx context.Context, d *demo.Demo) error {
 	fmt.Printf("task=%s attempts=%d effect_uncertain=%t\n", task.State, task.AttemptCount, task.EffectUncertain)
 	return errors.Join(
 		demo.Same("state", task.State, orbit.StateSucceeded),
+		demo.Same("attempts", task.AttemptCount, 3),
+		demo.Same("effect is uncertain", task.EffectUncertain, false),
+		demo.Same("result", string(task.Result), `{"copied_by_attempt":3}`),
 		attempts(ctx, d.Client, task.ID),
 		evidence(ctx, d.Client, task.ID),
 		source(ctx, d.Client, task.ID),
@@ -145,6 +148,9 @@ func evidence(ctx context.Context, c *orbit.Client, task string) error {
 		}
 		fmt.Printf("evidence=%s attempt=%d outcome=%s result=%s\n", e.Kind, attempt.Number, report.Outcome, report.Result)
 		kinds = append(kinds, e.Kind)
+		if err := errors.Join(demo.Same("attempt of the evidence", attempt.Number, 2), demo.Same("outcome reported too late", report.Outcome, orbit.OutcomeSucceeded)); err != nil {
+			return err
+		}
 	}
 	return demo.Same("kinds of evidence", fmt.Sprint(kinds), fmt.Sprint([]string{orbit.EvidenceLateFinish}))
 }

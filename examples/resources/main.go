@@ -52,7 +52,11 @@ func create(ctx context.Context, d *demo.Demo) (orbit.Queue, error) {
 		return queue, err
 	}
 	fmt.Printf("created: backlog=%d concurrency=%d repeat_is_same_queue=%t same_name=%s\n", queue.MaxBacklog, queue.MaxConcurrency, again.ID == queue.ID, refusal.Code)
-	return queue, demo.Same("queue of the repeat", again.ID, queue.ID)
+	return queue, errors.Join(
+		demo.Same("queue of the repeat", again.ID, queue.ID),
+		demo.Same("limit of the backlog", queue.MaxBacklog, wanted.MaxBacklog),
+		demo.Same("limit of attempts", queue.MaxConcurrency, wanted.MaxConcurrency),
+	)
 }
 
 // pause stops the queue. Whoever changes it says which revision he has seen; one who has
@@ -70,7 +74,7 @@ func pause(ctx context.Context, d *demo.Demo, queue orbit.Queue) (orbit.Queue, e
 		return queue, err
 	}
 	fmt.Printf("paused: paused=%t revision=%d stale_change=%s\n", paused.Paused, paused.Revision, refusal.Code)
-	return paused, demo.Same("paused", paused.Paused, true)
+	return paused, errors.Join(demo.Same("paused", paused.Paused, true), demo.Same("revision", paused.Revision, queue.Revision+1))
 }
 
 func submit(ctx context.Context, d *demo.Demo, operation, queue string) (orbit.Accepted, error) {
@@ -129,5 +133,5 @@ func rename(ctx context.Context, d *demo.Demo, queue orbit.Queue) error {
 		}
 	}
 	fmt.Printf("renamed: revision=%d found_in_list=%d\n", renamed.Revision, found)
-	return demo.Same("entries in the list", found, 1)
+	return errors.Join(demo.Same("revision", renamed.Revision, queue.Revision+1), demo.Same("entries in the list", found, 1))
 }

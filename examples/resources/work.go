@@ -49,7 +49,11 @@ func hold(ctx context.Context, d *demo.Demo, other orbit.Queue, paused string) e
 		return err
 	}
 	fmt.Printf("held: other_queue=%s paused_queue=%s attempts=%d\n", done.State, held.State, held.AttemptCount)
-	return errors.Join(demo.Same("task of the paused queue", held.State, orbit.StateWaiting), demo.Same("attempts", held.AttemptCount, 0))
+	return errors.Join(
+		demo.Same("task of the other queue", done.State, orbit.StateSucceeded),
+		demo.Same("task of the paused queue", held.State, orbit.StateWaiting),
+		demo.Same("attempts", held.AttemptCount, 0),
+	)
 }
 
 // resume ends the pause and the limit of the backlog. The task that was refused is sent
@@ -75,7 +79,11 @@ func resume(ctx context.Context, d *demo.Demo, queue orbit.Queue, tasks []string
 		}
 	}
 	fmt.Printf("resumed: succeeded=%d third_is_new=%t most_at_once=%d\n", succeeded, !third.Deduplicated, p.atMost())
-	return queue, errors.Join(demo.Same("succeeded", succeeded, 3), demo.Same("most at once", p.atMost(), 1))
+	return queue, errors.Join(
+		demo.Same("succeeded", succeeded, 3),
+		demo.Same("third is a repeat", third.Deduplicated, false),
+		demo.Same("most at once", p.atMost(), 1),
+	)
 }
 
 // A printer counts how many pages of a queue it prints at one time.

@@ -86,7 +86,11 @@ func review(ctx context.Context, d *demo.Demo, b *bank, queue, accident string) 
 		return err
 	}
 	fmt.Printf("%s: task=%s attempts=%d effect_uncertain=%t\n", accident, open.State, open.AttemptCount, open.EffectUncertain)
-	if err := errors.Join(demo.Same("state", open.State, orbit.StateNeedsReview), demo.Same("effect is uncertain", open.EffectUncertain, true)); err != nil {
+	if err := errors.Join(
+		demo.Same("state", open.State, orbit.StateNeedsReview),
+		demo.Same("attempts", open.AttemptCount, 1),
+		demo.Same("effect is uncertain", open.EffectUncertain, true),
+	); err != nil {
 		return err
 	}
 	verdict := decide(open, b.has(open.ID))

@@ -62,6 +62,7 @@ func submit(ctx context.Context, d *demo.Demo, r orbit.SubmitTaskRequest) (orbit
 	fmt.Printf("repeated=%s deduplicated=%t same_task=%t\n", again.Task.State, again.Deduplicated, again.Task.ID == first.Task.ID)
 	return first, errors.Join(
 		demo.Same("state", first.Task.State, orbit.StateWaiting),
+		demo.Same("revision", first.Task.Revision, 1),
 		demo.Same("first is deduplicated", first.Deduplicated, false),
 		demo.Same("repeat is deduplicated", again.Deduplicated, true),
 		demo.Same("task of the repeat", again.Task.ID, first.Task.ID),
