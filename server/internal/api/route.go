@@ -43,14 +43,15 @@ func public(r route) route {
 
 // fixed are the paths without an id in them.
 var fixed = map[string]route{
-	"/healthz":         public(get((*call).health)),
-	"/readyz":          public(get((*call).ready)),
-	"/openapi.yaml":    public(get((*call).description)),
-	"/v1/capabilities": get((*call).capabilities),
-	"/v1/tasks":        post((*call).submit).and(get((*call).listTasks)),
-	"/v1/tasks:batch":  post((*call).submitBatch),
-	"/v1/queues":       get((*call).listQueues).and(post((*call).createQueue)),
-	"/v1/application":  get((*call).getApplication).and(patch((*call).updateApplication)),
+	"/healthz":                     public(get((*call).health)),
+	"/readyz":                      public(get((*call).ready)),
+	"/openapi.yaml":                public(get((*call).description)),
+	"/worker-protocol.schema.json": public(get((*call).workerSchema)),
+	"/v1/capabilities":             get((*call).capabilities),
+	"/v1/tasks":                    post((*call).submit).and(get((*call).listTasks)),
+	"/v1/tasks:batch":              post((*call).submitBatch),
+	"/v1/queues":                   get((*call).listQueues).and(post((*call).createQueue)),
+	"/v1/application":              get((*call).getApplication).and(patch((*call).updateApplication)),
 	// The handler of workers authenticates by itself: it has to look again while a
 	// connection lasts.
 	wire.Path: public(get((*call).worker)),
