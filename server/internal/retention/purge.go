@@ -3,6 +3,7 @@ package retention
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
@@ -159,13 +160,14 @@ func (s *sweep) lockLoose(ctx context.Context, tx *sqldb.Tx, records []idempoten
 }
 
 // deleteQuery returns the statement that deletes the rows of a table with n values in a
-// column. It keeps to the column's index: a scan of a short table would wait for rows of
-// others.
+// column. MySQL is made to look each value up: left alone it scans a short table, and then
+// waits for rows of others. It heeds FORCE INDEX only in a join.
 func deleteQuery(d *sqldb.Dialect, table, index, column string, n int) string {
 	if d == sqldb.SQLite {
 		return fmt.Sprintf("DELETE FROM %s WHERE %s IN %s", table, column, sqldb.Placeholders(n))
 	}
-	return fmt.Sprintf("DELETE x FROM %s x FORCE INDEX (%s) WHERE x.%s IN %s", table, index, column, sqldb.Placeholders(n))
+	values := "SELECT ? AS value" + strings.Repeat(" UNION ALL SELECT ?", n-1)
+	return fmt.Sprintf("DELETE x FROM (%s) v STRAIGHT_JOIN %s x FORCE INDEX (%s) ON x.%s = v.value", values, table, index, column)
 }
 
 // delete deletes locked tasks and all that belongs to them.
