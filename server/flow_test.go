@@ -119,8 +119,7 @@ func submitMixed(t *testing.T, api *orbit.Client, creds orbit.Credentials, sende
 				r.ConcurrencyKey = fmt.Sprint("object/", (sender+i+k)%3)
 			}
 			if k == 3 {
-				later := time.Now().Add(3 * time.Second).UTC().Truncate(time.Microsecond)
-				r.AvailableAt = &later
+				r.AvailableAt = inFiveSeconds()
 			}
 			r.Priority = k
 			items = append(items, orbit.BatchItem{Key: fmt.Sprint("key-", sender, "-", i+k), Request: r})
@@ -130,11 +129,19 @@ func submitMixed(t *testing.T, api *orbit.Client, creds orbit.Credentials, sende
 			continue
 		}
 		for _, item := range items {
+			if item.Request.AvailableAt != nil { // the others may have taken long
+				item.Request.AvailableAt = inFiveSeconds()
+			}
 			if _, err := api.SubmitTask(t.Context(), item.Key, item.Request); err != nil {
 				t.Errorf("submit %s: %v", item.Key, err)
 			}
 		}
 	}
+}
+
+func inFiveSeconds() *time.Time {
+	at := time.Now().Add(5 * time.Second).UTC().Truncate(time.Microsecond)
+	return &at
 }
 
 func submitBatch(t *testing.T, api *orbit.Client, items []orbit.BatchItem) {
