@@ -262,6 +262,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	<-given
 	open()
 	<-first
+	d.until("those of the sender that gave up are dropped", func() bool { return d.waitingItems() == 0 })
 	wantAccepted(t, d.Submit(t.Context(), []Item{large}))
 	if d.bytes != 0 {
 		t.Errorf("%d bytes are counted as waiting, want 0", d.bytes)

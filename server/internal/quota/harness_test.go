@@ -58,23 +58,29 @@ func runOnServers(t *testing.T, f func(s *scene)) {
 
 func newScene(t *testing.T, db *dbtest.DB) *scene {
 	s := &scene{T: t, db: db, w: dispatchtest.New(t, db.DB)}
+	s.startNodes(s.open)
+	return s
+}
+
+// startNodes gives the scene two nodes on databases that open returns.
+func (s *scene) startNodes(open func() *sqldb.DB) {
+	s.nodes = nil
 	for i := range 2 {
-		own := s.open()
+		own := open()
 		n := &node{Committer: accept.New(own, accept.Config{}), recovery: recovery.New(own, recovery.Config{})}
 		var err error
 		if n.dispatcher, err = dispatch.New(own, fmt.Sprint("node-", i), dispatch.Config{}); err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { n.Run(ctx) })
-		t.Cleanup(func() {
+		s.Cleanup(func() {
 			cancel()
 			running.Wait()
 		})
 		s.nodes = append(s.nodes, n)
 	}
-	return s
 }
 
 // open opens the database once more, watched where that is possible.
