@@ -192,12 +192,12 @@ func (n *node) try(a ask) (answer, error) {
 	if err != nil {
 		return got, err
 	}
-	return got, d.check(exchange{req, sent.Bytes(), got.status, got.header, body})
+	return got, d.check(exchange{req, []byte(sent.String()), got.status, got.header, body})
 }
 
-// record keeps what is sent of the body of req.
-func record(req *http.Request) *bytes.Buffer {
-	sent := &bytes.Buffer{}
+// record keeps what is sent of the body of req, which may go on after the answer.
+func record(req *http.Request) *safeBuffer {
+	sent := &safeBuffer{}
 	req.GetBody = nil
 	req.Body = struct {
 		io.Reader
