@@ -201,7 +201,10 @@ func TestTasksAreSettledByHand(t *testing.T) {
 		w.read(&done, "tasks", "retry", waits.ID, "--reason", "wanted after all")
 		var shown shownTask
 		w.read(&shown, "tasks show "+done.NewTaskID)
-		if shown.Task.RetryOf != waits.ID || shown.Task.State != orbit.StateWaiting || len(shown.Events) != 1 || !strings.HasSuffix(shown.Events[0].Note, ": wanted after all") {
+		if shown.Task.RetryOf != waits.ID || shown.Task.State != orbit.StateWaiting || len(shown.Events) != 1 {
+			t.Fatalf("retry = %+v", shown)
+		}
+		if e := shown.Events[0]; e.Note != "wanted after all" || !strings.HasPrefix(e.Actor, "orbit-admin") || e.Credential != "" {
 			t.Errorf("retry = %+v", shown)
 		}
 

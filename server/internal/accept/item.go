@@ -13,6 +13,7 @@ type Item struct {
 	Namespace   sqldb.ID
 	Queue       sqldb.ID // of the submission, which has it as text
 	Credential  sqldb.ID
+	Actor       string   // person who acts by hand, for the audit in the credential's place, at most 128 bytes; empty means the credential
 	Request     sqldb.ID // id of the HTTP request, for the audit
 	Key         string   // idempotency key
 	Submission  orbit.Submission

@@ -37,3 +37,11 @@ func (i *Item) audit() (action, note []byte) {
 	}
 	return []byte(actionRetry), []byte(i.Retry.Reason)
 }
+
+// auditedCredential is zero (NULL) if a person acted by hand: nobody used the credential.
+func (i *Item) auditedCredential() sqldb.ID {
+	if i.Actor != "" {
+		return sqldb.ID{}
+	}
+	return i.Credential
+}

