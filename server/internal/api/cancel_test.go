@@ -268,6 +268,7 @@ func TestRepeatsOfCancel(t *testing.T) {
 }
 
 // Refusals change nothing and leave no record: the key may be used afterwards (IDEM-021).
+// ERR-006.
 func TestRefusedCancelsLeaveNoRecord(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		made := waiting.make(n.hand(), "k")

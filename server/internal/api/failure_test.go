@@ -28,6 +28,7 @@ func onFaults(t *testing.T, f func(t *testing.T, n *node, faults *faultdb.Faults
 
 // ERR-012, ERR-017, IDEM-013: the answer to COMMIT is lost. Where the outcome can be
 // looked up the answer is exact; where it cannot it is 503, and the repeat is exact.
+// IDEM-026.
 func TestLostCommitOverHTTP(t *testing.T) {
 	onFaults(t, func(t *testing.T, n *node, faults *faultdb.Faults) {
 		faults.OnCommit(func(n int) faultdb.Verdict {

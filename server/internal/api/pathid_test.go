@@ -47,6 +47,10 @@ func TestMalformedPathsAreNotFound(t *testing.T) {
 			t.Errorf("POST %s = %d %s, want 404", path, got.status, got.code)
 		}
 	}
+	// API-025: resource keys have no endpoint of their own.
+	for _, path := range []string{"/v1/keys", "/v1/resource-keys", "/v1/resources", "/v1/concurrency-keys", "/v1/locks", "/v1/tokens"} {
+		n.do(ask{path: path}).want(t, 404, "NOT_FOUND")
+	}
 	// API-027: the path is right and the method is not.
 	for path, allow := range map[string]string{
 		"/v1/tasks/" + task.ID + ":cancel": "POST",
