@@ -59,3 +59,36 @@ func (s *scene) goes(id sqldb.ID) bool {
 	}
 	return false
 }
+
+// A task that the database does not let go keeps all that is its own, and keeps no other
+// task.
+func TestARefusedTaskStaysWholeAndAlone(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		s := newScene(t, db)
+		rich := old{attempts: 2, evidence: 1, reviews: 1, retained: []time.Duration{-10 * day, -9 * day}}
+		stuck := s.make(rich)
+		others := []sqldb.ID{s.make(rich), s.make(rich), s.make(rich)}
+		whole := s.counts(stuck)
+		trigger := fmt.Sprintf("CREATE TRIGGER stuck BEFORE DELETE ON task FOR EACH ROW WHEN OLD.id = x'%v' BEGIN SELECT RAISE(ABORT, 'stuck'); END", stuck)
+		if db.Engine != dbtest.SQLite {
+			trigger = fmt.Sprintf("CREATE TRIGGER stuck BEFORE DELETE ON task FOR EACH ROW BEGIN IF OLD.id = x'%v' THEN SIGNAL SQLSTATE '45000'; END IF; END", stuck)
+		}
+		s.w.Exec(trigger)
+		report, err := s.retention(db.DB, 2*day, nil).Sweep(t.Context())
+		if err == nil || report.Counts.Tasks != 3 {
+			t.Errorf("Sweep = %v, %v; want 3 tasks and the refusal", report.Counts, err)
+		}
+		if left := s.counts(stuck); left != whole {
+			t.Errorf("%v are left of %v", left, whole)
+		}
+		for _, id := range others {
+			if left := s.counts(id); left.Rows() != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		}
+		s.w.Exec("DROP TRIGGER stuck")
+		if got := s.sweep(2 * day).Counts; got != whole {
+			t.Errorf("swept %v at last, want %v", got, whole)
+		}
+	}, migrations.Server)
+}

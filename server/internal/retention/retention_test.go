@@ -62,6 +62,36 @@ func TestNothingGoesEarly(t *testing.T) {
 	}, migrations.Server)
 }
 
+// IDEM-017, STATE-016: what a walk has found is judged again under lock, by every bound.
+func TestCandidatesAreJudgedAgainUnderLock(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		s := newScene(t, db)
+		r := s.retention(db.DB, 2*day, nil)
+		goes := s.make(old{})
+		stay := []sqldb.ID{
+			s.make(old{ended: day}),
+			s.make(old{retained: []time.Duration{-10 * day, time.Hour}}),
+			s.make(old{state: task.NeedsReview}),
+			s.make(old{state: task.Running}),
+		}
+		got, err := r.PurgeTasks(t.Context(), append(stay, goes)...)
+		if err != nil || got.Tasks != 1 || s.exists(goes) {
+			t.Errorf("PurgeTasks = %v, %v; want one task", got, err)
+		}
+		for i, id := range stay {
+			if s.counts(id).Records == 0 || !s.exists(id) {
+				t.Errorf("task %d is gone", i)
+			}
+		}
+		loose := s.record(sqldb.ID{}, idempotency.UpdateQueue, -10*day)
+		got, err = r.PurgeLoose(t.Context(), loose,
+			s.record(sqldb.ID{}, idempotency.UpdateQueue, time.Hour), s.record(stay[0], idempotency.Cancel, -10*day))
+		if err != nil || got != (retention.Counts{Records: 1}) || s.w.Int("SELECT COUNT(*) FROM idempotency WHERE digest = ?", loose[:]) != 0 {
+			t.Errorf("PurgeLoose = %v, %v; want one record", got, err)
+		}
+	}, migrations.Server)
+}
+
 // IDEM-025, KEY-016: a task goes with all that is its own, and with nothing else.
 func TestEverythingOfATaskGoesTogether(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
