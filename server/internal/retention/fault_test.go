@@ -24,10 +24,13 @@ func TestEveryCallMayFail(t *testing.T) {
 				id := s.make(old{attempts: 2, evidence: 1, reviews: 1, retained: []time.Duration{-10 * day, -9 * day}})
 				whole := s.counts(id)
 				calls.Arm(nth, when)
-				_, failed := s.retention(calls.DB, 2*day, nil).Sweep(t.Context())
+				report, failed := s.retention(calls.DB, 2*day, nil).Sweep(t.Context())
 				fired := calls.Disarm()
 				if left := s.counts(id); left != whole && left.Rows() != 0 {
 					t.Errorf("%s: %v are left of %v", name, left, whole)
+				}
+				if failed == nil && (report.Counts.Rows() == 0) == !s.exists(id) {
+					t.Errorf("%s: %v are reported, and the task exists: %v", name, report.Counts, s.exists(id))
 				}
 				if !s.goes(id) {
 					t.Errorf("%s (first: %v): the task is not deleted by later runs", name, failed)
