@@ -26,22 +26,24 @@ type attempt struct {
 	changed chan struct{}
 	// unwanted tells that it is handed back without a start.
 	unwanted bool
+	since    time.Time
 
-	mu       sync.Mutex
-	doubt    bool                    // a Start was sent that has had no exact answer: it may be running
-	lease    lease                   // the right to execute
-	lost     bool                    // the right is gone for good
-	asked    bool                    // a cancel intent exists
-	stop     error                   // first cause to stop
-	handling bool                    // the handler runs
-	cancel   context.CancelCauseFunc // ends the handler's context
-	alarm    *time.Timer             // end of the lease while the handler runs
-	progress string                  // to go with the next renewal
+	mu        sync.Mutex
+	doubt     bool                    // a Start was sent that has had no exact answer: it may be running
+	lease     lease                   // the right to execute
+	lost      bool                    // the right is gone for good
+	asked     bool                    // a cancel intent exists
+	stop      error                   // first cause to stop
+	handling  bool                    // the handler runs
+	reporting bool                    // the end is being told
+	cancel    context.CancelCauseFunc // ends the handler's context
+	alarm     *time.Timer             // end of the lease while the handler runs
+	progress  string                  // to go with the next renewal
 }
 
 func newAttempt(w *Worker, id Attempt, offer *Assignment) *attempt {
 	return &attempt{
-		w: w, id: id, offer: offer, unwanted: offer == nil,
+		w: w, id: id, offer: offer, unwanted: offer == nil, since: time.Now(),
 		changed: make(chan struct{}, 1), cancel: func(error) {},
 	}
 }
@@ -247,6 +249,7 @@ func (a *attempt) ended() bool {
 
 // finish repeats the report until the server has answered it exactly.
 func (a *attempt) finish(ctx context.Context, r Report) {
+	a.set(func() { a.reporting = true })
 	var got Confirmation
 	err := a.w.persist(ctx, func(ctx context.Context, c *Conn) (err error) {
 		got, err = c.Finish(ctx, a.id, r)

@@ -32,6 +32,13 @@ type Config struct {
 	// Capacity is how many attempts are held, and so how many handlers run, at one
 	// time. At most 1000. Default 4.
 	Capacity int
+	// HandlerCapacity gives handlers a capacity of their own, at most 1000 each: so many
+	// attempts of that handler are held at one time, besides those of Capacity and without
+	// taking a slot from other handlers. Each such handler connects as a process of its
+	// own. Default: all handlers share Capacity.
+	HandlerCapacity map[Handler]int
+	// Middleware is put around every handler, the first outermost. Default none.
+	Middleware []Middleware
 	// DrainTimeout is how long running handlers may go on after Run is told to
 	// stop. Then their contexts are cancelled. Default 30s.
 	DrainTimeout time.Duration
@@ -104,6 +111,11 @@ func (c Config) validate() error {
 	for h, f := range c.Handlers {
 		if f == nil {
 			return refuse("Handlers", "%q: the function must not be nil", h.Name)
+		}
+	}
+	for i, m := range c.Middleware {
+		if m == nil {
+			return refuse("Middleware", "[%d] must not be nil", i)
 		}
 	}
 	return c.Network.validate()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,11 +12,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gorilla/websocket"
-
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/worker"
+	"github.com/orbitkit/orbit/worker/workertest"
 )
 
 func registration() worker.Registration {
@@ -255,8 +255,7 @@ func TestRenewalOvertakesLargeResults(t *testing.T) {
 // A server that gives no sign of life is left after two and a half ping intervals.
 func TestSilentServerIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPipeServer(t)
-		s.deaf = true
+		s := newDeafServer(t)
 		c, _, _ := dial(t, s, registration())
 		began := time.Now()
 		<-c.Done()
@@ -271,8 +270,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 // The server may do the asking: its pings are answered, and count as signs of life.
 func TestPingsOfTheServerAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPipeServer(t)
-		s.deaf = true
+		s := newDeafServer(t)
 		c, v, _ := dial(t, s, registration())
 		for range 100 {
 			time.Sleep(10 * time.Second)
@@ -284,7 +282,7 @@ func TestPingsOfTheServerAreAnswered(t *testing.T) {
 		}
 		c.Close()
 		s.close()
-		if n := v.pongs.Load(); n != 100 {
+		if n := v.Pongs(); n != 100 {
 			t.Errorf("%d of 100 pings were answered", n)
 		}
 	})
@@ -326,9 +324,7 @@ func TestEventsThatNobodyTakesEndTheConnection(t *testing.T) {
 func TestBinaryFrameBreaksTheProtocol(t *testing.T) {
 	s := newTLSServer(t)
 	c, v, _ := dial(t, s, registration())
-	v.mu.Lock()
-	v.ws.WriteMessage(websocket.BinaryMessage, []byte(`{"type":"server.draining","data":{"retry_after_ms":1}}`))
-	v.mu.Unlock()
+	v.SendBinary([]byte(`{"type":"server.draining","data":{"retry_after_ms":1}}`))
 	if code := v.closeCode(); code != wire.CloseProtocolError {
 		t.Errorf("close code = %d, Err = %v", code, c.Err())
 	}
@@ -336,8 +332,9 @@ func TestBinaryFrameBreaksTheProtocol(t *testing.T) {
 
 // An extension that nobody offered could unpack a small frame to any size.
 func TestUnaskedExtensionIsRefused(t *testing.T) {
-	s := newTLSServer(t)
-	s.extra = http.Header{"Sec-WebSocket-Extensions": {"permessage-deflate; server_no_context_takeover; client_no_context_takeover"}}
+	s := newServer(t, workertest.ListenerConfig{Header: http.Header{
+		"Sec-WebSocket-Extensions": {"permessage-deflate; server_no_context_takeover; client_no_context_takeover"},
+	}})
 	_, err := worker.Dial(t.Context(), s.url(), "t", registration(), s.network())
 	if broke := (*worker.ProtocolError)(nil); !errors.As(err, &broke) || !strings.Contains(broke.Rule, "extension") {
 		t.Errorf("Dial = %v", err)
@@ -370,11 +367,8 @@ func TestErrorsAreOneLine(t *testing.T) {
 
 func TestDialEndsAtOnceWithItsContext(t *testing.T) {
 	for name, silent := range map[string]func(*fakeServer) func(){
-		"BeforeTheUpgrade": func(s *fakeServer) func() {
-			s.pipes.Close() // connections are made and never served
-			return func() {}
-		},
-		"BeforeHelloOK": func(s *fakeServer) func() { return func() { s.visit() } },
+		"BeforeTheUpgrade": func(*fakeServer) func() { return func() {} },
+		"BeforeHelloOK":    func(s *fakeServer) func() { return func() { s.visit() } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -384,7 +378,7 @@ func TestDialEndsAtOnceWithItsContext(t *testing.T) {
 				done := make(chan error)
 				network := s.network()
 				if name == "BeforeTheUpgrade" {
-					network.DialContext = newDeafListener(t).dial
+					network.DialContext = deafDial(t)
 				}
 				go func() {
 					_, err := worker.Dial(ctx, s.url(), "t", registration(), network)
@@ -406,18 +400,11 @@ func TestDialEndsAtOnceWithItsContext(t *testing.T) {
 	}
 }
 
-// newDeafListener takes connections and neither reads nor writes.
-func newDeafListener(t *testing.T) *pipeListener {
-	l := newPipeListener()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer c.Close()
-		}
-	}()
-	t.Cleanup(func() { l.Close() })
-	return l
+// deafDial opens connections that nobody reads from or writes to.
+func deafDial(t *testing.T) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		t.Cleanup(func() { server.Close() })
+		return client, nil
+	}
 }

@@ -215,7 +215,7 @@ func TestStuckHandlerIsReportedOnceAndKeepsItsSlot(t *testing.T) {
 		if len(h.errs) != 1 {
 			t.Errorf("reported %v, want one error", h.errs)
 		}
-		for len(v.frames) > 0 {
+		for v.Pending() > 0 {
 			if frame, _ := v.next(); frame.Type == wire.TypeCredit && read[wire.Credit](t, frame).Slots != 1 {
 				t.Errorf("credit was given for the slot: %s", frame.Data)
 			}

@@ -40,6 +40,13 @@ func (e Execution) Progress(text string) error {
 	return nil
 }
 
+// WithProgress returns e with a Progress that hands its texts to f, which may be called by
+// several goroutines at once. It is for those who call handlers themselves.
+func (e Execution) WithProgress(f func(text string)) Execution {
+	e.progress = f
+	return e
+}
+
 // A PanicError reports a handler that panicked. The attempt is reported as UNKNOWN
 // with the value, without the stack.
 type PanicError struct {

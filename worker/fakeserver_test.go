@@ -1,235 +1,97 @@
 package worker_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/gorilla/websocket"
-
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/worker"
+	"github.com/orbitkit/orbit/worker/workertest"
 )
+
+// fakeServer speaks the server's half of the protocol, word by word, as each test
+// tells it: a workertest.Listener with words for what our tests say.
+type fakeServer struct {
+	*workertest.Listener
+	t        *testing.T
+	inMemory bool
+}
+
+// visit is one connection of a worker.
+type visit struct {
+	*workertest.Conn
+	s *fakeServer
+	t *testing.T
+}
+
+func newTLSServer(t *testing.T) *fakeServer { return newServer(t, workertest.ListenerConfig{}) }
+
+// newPipeServer is for tests inside a bubble.
+func newPipeServer(t *testing.T) *fakeServer {
+	return newServer(t, workertest.ListenerConfig{InMemory: true})
+}
+
+// newDeafServer is one inside a bubble that does not answer pings.
+func newDeafServer(t *testing.T) *fakeServer {
+	return newServer(t, workertest.ListenerConfig{InMemory: true, IgnorePings: true})
+}
+
+func newServer(t *testing.T, cfg workertest.ListenerConfig) *fakeServer {
+	return &fakeServer{Listener: workertest.Listen(t, cfg), t: t, inMemory: cfg.InMemory}
+}
 
 // patience is how long a test waits for something that must happen. Inside synctest
 // time costs nothing.
 func (s *fakeServer) patience() <-chan time.Time {
-	if s.pipes != nil {
+	if s.inMemory {
 		return time.After(24 * time.Hour)
 	}
 	return time.After(30 * time.Second)
 }
 
-// fakeServer speaks the server's half of the protocol, word by word, as each test
-// tells it. It is a real WebSocket server, over TLS or, inside synctest, over pipes.
-type fakeServer struct {
-	t      *testing.T
-	http   *httptest.Server
-	pipes  *pipeListener // nil with TLS
-	visits chan *visit
+func (s *fakeServer) close() { s.Close() }
 
-	mu     sync.Mutex
-	status int         // answered instead of an upgrade, unless 0
-	header http.Header // with status
-	mute   bool        // upgrade without our subprotocol
-	deaf   bool        // ignore pings
-	extra  http.Header // of the upgrade's answer
-	calls  int         // requests for a connection
-}
+func (s *fakeServer) url() string { return s.URL() }
 
-// visit is one connection of a worker.
-type visit struct {
-	s      *fakeServer
-	t      *testing.T
-	ws     *websocket.Conn
-	header http.Header
-	path   string
-	frames chan wire.Envelope // what the worker says, less what answer has dealt with
-	closed chan int           // the worker's close code, or 0 if there was none
-	pongs  atomic.Int32
+func (s *fakeServer) network() worker.Network { return s.Network() }
 
-	mu     sync.Mutex // guards writes, and:
-	answer func(wire.Envelope) bool
-}
+func (s *fakeServer) refuse(status int, header http.Header) { s.Refuse(status, header) }
 
-func newTLSServer(t *testing.T) *fakeServer {
-	s := &fakeServer{t: t, visits: make(chan *visit, 64)}
-	s.http = httptest.NewUnstartedServer(s)
-	s.http.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	s.http.StartTLS()
-	t.Cleanup(s.close)
-	return s
-}
-
-// newPipeServer must be closed by the test, inside its bubble.
-func newPipeServer(t *testing.T) *fakeServer {
-	s := &fakeServer{t: t, visits: make(chan *visit, 64), pipes: newPipeListener()}
-	s.http = httptest.NewUnstartedServer(s)
-	s.http.Listener.Close()
-	s.http.Listener = s.pipes
-	s.http.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	s.http.Start()
-	return s
-}
-
-func (s *fakeServer) close() {
-	s.http.CloseClientConnections()
-	s.http.Close()
-}
-
-func (s *fakeServer) url() string {
-	if s.pipes != nil {
-		return "http://127.0.0.1"
-	}
-	return s.http.URL
-}
-
-func (s *fakeServer) network() worker.Network {
-	if s.pipes != nil {
-		return worker.Network{DialContext: s.pipes.dial}
-	}
-	return worker.Network{TLS: s.http.Client().Transport.(*http.Transport).TLSClientConfig}
-}
-
-// refuse answers later requests with a status instead of an upgrade.
-func (s *fakeServer) refuse(status int, header http.Header) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.status, s.header = status, header
-}
-
-func (s *fakeServer) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls
-}
-
-func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	s.calls++
-	status, header, mute := s.status, s.header, s.mute
-	s.mu.Unlock()
-	if status != 0 {
-		for name := range header {
-			w.Header().Set(name, header.Get(name))
-		}
-		w.Header().Set("X-Request-ID", id("4e9"))
-		w.WriteHeader(status)
-		fmt.Fprintf(w, `{"request_id":%q,"error":{"code":"UNAUTHENTICATED","message":"who are you"}}`, id("4e9"))
-		return
-	}
-	upgrader := websocket.Upgrader{Subprotocols: []string{wire.Protocol}}
-	if mute {
-		upgrader.Subprotocols = nil
-	}
-	ws, err := upgrader.Upgrade(w, r, s.extra)
-	if err != nil {
-		s.t.Errorf("upgrade: %v", err)
-		return
-	}
-	v := &visit{
-		s: s, t: s.t, ws: ws, header: r.Header, path: r.URL.Path,
-		frames: make(chan wire.Envelope, 1024), closed: make(chan int, 1),
-	}
-	v.answer = v.renew(15_000)
-	if s.deaf {
-		ws.SetPingHandler(func(string) error { return nil })
-	}
-	ws.SetPongHandler(func(string) error { v.pongs.Add(1); return nil })
-	s.visits <- v
-	v.read()
-}
-
-// read runs until the connection ends.
-func (v *visit) read() {
-	defer v.ws.Close()
-	for {
-		_, text, err := v.ws.ReadMessage()
-		if err != nil {
-			var closed *websocket.CloseError
-			errors.As(err, &closed)
-			if closed == nil {
-				closed = &websocket.CloseError{}
-			}
-			v.closed <- closed.Code
-			close(v.frames)
-			return
-		}
-		var frame wire.Envelope
-		if err := json.Unmarshal(text, &frame); err != nil {
-			v.t.Errorf("worker sent %q: %v", text, err)
-			return
-		}
-		v.mu.Lock()
-		answer := v.answer
-		v.mu.Unlock()
-		if answer == nil || !answer(frame) {
-			v.frames <- frame
-		}
-	}
-}
+func (s *fakeServer) count() int { return s.Calls() }
 
 // renew answers renewals by itself.
 func (v *visit) renew(leaseMS uint64) func(wire.Envelope) bool {
-	return func(frame wire.Envelope) bool {
-		if frame.Type != wire.TypeRenew {
-			return false
-		}
-		m := read[wire.Renew](v.t, frame)
-		v.send(wire.TypeRenewed, frame.ID, wire.Renewed{AttemptID: m.AttemptID, Epoch: m.Epoch, LeaseMS: leaseMS})
-		return true
-	}
+	f := v.RenewFor(time.Duration(leaseMS) * time.Millisecond)
+	return func(frame wire.Envelope) bool { return f(workertest.Message(frame)) }
 }
 
 // answering replaces what is answered without the test.
 func (v *visit) answering(f func(wire.Envelope) bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.answer = f
-}
-
-func (v *visit) send(kind, ref string, data any) {
-	text, err := json.Marshal(data)
-	if err != nil {
-		v.t.Errorf("encode %s: %v", kind, err)
+	if f == nil {
+		v.Answer(nil)
+		return
 	}
-	v.sendText(fmt.Sprintf(`{"type":%q,"id":"s","ref":%q,"data":%s}`, kind, ref, text))
+	v.Answer(func(m workertest.Message) bool { return f(wire.Envelope(m)) })
 }
 
-// sendText sends a frame as it is. A connection that is gone is no failure.
-func (v *visit) sendText(text string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.ws.WriteMessage(websocket.TextMessage, []byte(text))
-}
+func (v *visit) send(kind, ref string, data any) { v.Send(kind, ref, data) }
 
-func (v *visit) ping() {
-	v.ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second))
-}
+func (v *visit) sendText(text string) { v.SendText(text) }
 
-// cut ends the connection without a word, as a network does.
-func (v *visit) cut() { v.ws.NetConn().Close() }
+func (v *visit) ping() { v.Ping() }
+
+func (v *visit) cut() { v.Cut() }
 
 func (s *fakeServer) visit() *visit {
 	s.t.Helper()
-	select {
-	case v := <-s.visits:
-		return v
-	case <-s.patience():
-		s.t.Fatal("no connection of the worker")
-		return nil
-	}
+	return &visit{Conn: s.Accept(), s: s, t: s.t}
 }
 
 // welcome waits for a connection and accepts its registration.
@@ -246,29 +108,14 @@ func (s *fakeServer) welcome(attempts ...wire.Held) (*visit, wire.Hello) {
 // next returns the next frame.
 func (v *visit) next() (wire.Envelope, bool) {
 	v.t.Helper()
-	select {
-	case frame, open := <-v.frames:
-		return frame, open
-	case <-v.s.patience():
-		v.t.Fatal("the worker says nothing")
-		return wire.Envelope{}, false
-	}
+	m, open := v.Next()
+	return wire.Envelope(m), open
 }
 
 // expect returns the next frame of this kind; only credit may come before it.
 func (v *visit) expect(kind string) wire.Envelope {
 	v.t.Helper()
-	for {
-		frame, open := v.next()
-		switch {
-		case !open:
-			v.t.Fatalf("the connection ended, want %s", kind)
-		case frame.Type == kind:
-			return frame
-		case frame.Type != wire.TypeCredit:
-			v.t.Fatalf("worker sent %s %s, want %s", frame.Type, frame.Data, kind)
-		}
-	}
+	return wire.Envelope(v.Expect(kind))
 }
 
 // rest returns what comes until the connection ends.
@@ -283,16 +130,7 @@ func (v *visit) rest() (kinds []string) {
 	}
 }
 
-func (v *visit) closeCode() int {
-	v.t.Helper()
-	select {
-	case code := <-v.closed:
-		return code
-	case <-v.s.patience():
-		v.t.Fatal("the connection does not end")
-		return 0
-	}
-}
+func (v *visit) closeCode() int { v.t.Helper(); return v.CloseCode() }
 
 func (v *visit) assign(a wire.Assign) { v.send(wire.TypeAssign, "", a) }
 
@@ -341,10 +179,8 @@ func (v *visit) drained() {
 
 func read[M any](t *testing.T, frame wire.Envelope) (m M) {
 	t.Helper()
-	dec := json.NewDecoder(bytes.NewReader(frame.Data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&m); err != nil {
-		t.Errorf("%s %s: %v", frame.Type, frame.Data, err)
+	if err := workertest.Message(frame).Decode(&m); err != nil {
+		t.Error(err)
 	}
 	return m
 }
@@ -400,7 +236,7 @@ func run(t *testing.T, s *fakeServer, cfg worker.Config, f worker.HandlerFunc) *
 	cfg.Network = s.network()
 	cfg.OnError = h.onError
 	cfg.Log = slog.New(slog.DiscardHandler)
-	if cfg.MinReconnect == 0 && s.pipes == nil {
+	if cfg.MinReconnect == 0 && !s.inMemory {
 		cfg.MinReconnect = time.Millisecond
 	}
 	w, err := worker.NewWorker(s.url(), "secret-token", cfg)
@@ -464,42 +300,3 @@ func reported[E error](h *harness) (target E) {
 		}
 	}
 }
-
-// pipeListener is a network in memory.
-type pipeListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
-}
-
-func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case l.conns <- server:
-		return client, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return nil
-}
-
-func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }

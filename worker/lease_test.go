@@ -307,8 +307,7 @@ func TestStaleConfirmationIsRenewedFirst(t *testing.T) {
 // A connection that has gone silent is left early enough to resume elsewhere.
 func TestSilentConnectionIsLeftWithinTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPipeServer(t)
-		s.deaf = true
+		s := newDeafServer(t)
 		h := run(t, s, worker.Config{}, func(ctx context.Context, _ worker.Execution) (json.RawMessage, error) {
 			time.Sleep(time.Minute)
 			return nil, ctx.Err()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/worker"
+	"github.com/orbitkit/orbit/worker/workertest"
 )
 
 // nothing is a handler that must not be called.
@@ -34,11 +35,11 @@ func TestHelloDeclaresTheWholeRegistration(t *testing.T) {
 		update: succeed, {Name: "a", Version: "2"}: succeed, {Name: "a", Version: "1"}: succeed,
 	}}, nil)
 	v, hello := s.welcome()
-	if v.path != wire.Path || v.header.Get("Authorization") != "Bearer secret-token" {
-		t.Errorf("asked for %s with %q", v.path, v.header.Get("Authorization"))
+	if v.Path != wire.Path || v.Header.Get("Authorization") != "Bearer secret-token" {
+		t.Errorf("asked for %s with %q", v.Path, v.Header.Get("Authorization"))
 	}
-	if v.header.Get("Origin") != "" {
-		t.Errorf("sent an Origin: %q", v.header.Get("Origin"))
+	if v.Header.Get("Origin") != "" {
+		t.Errorf("sent an Origin: %q", v.Header.Get("Origin"))
 	}
 	if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(hello.ProcessID) {
 		t.Errorf("process_id = %q", hello.ProcessID)
@@ -400,8 +401,7 @@ func TestWorkerRefusesAServerOfAnotherAuthority(t *testing.T) {
 }
 
 func TestServerWithoutTheSubprotocolIsRefused(t *testing.T) {
-	s := newTLSServer(t)
-	s.mute = true
+	s := newServer(t, workertest.ListenerConfig{NoSubprotocol: true})
 	_, err := worker.Dial(t.Context(), s.url(), "secret-token", registration(), s.network())
 	if broke := (*worker.ProtocolError)(nil); !errors.As(err, &broke) || !strings.Contains(broke.Rule, "subprotocol") {
 		t.Errorf("Dial = %v, want a ProtocolError of the subprotocol", err)

@@ -172,9 +172,7 @@ func TestBrokenProtocolIsNoFastLoop(t *testing.T) {
 	}
 }
 
-func (v *visit) close(code int) {
-	v.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, "go"), time.Now().Add(time.Second))
-}
+func (v *visit) close(code int) { v.Close(code, "go") }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -339,16 +337,17 @@ func TestCreditIsRefreshed(t *testing.T) {
 		}
 		v.send(wire.TypeStarted, frame.ID, started(read[wire.Attempt](t, frame), 15*time.Second, time.Minute))
 		synctest.Wait()
-		if len(v.frames) != 1 {
-			t.Errorf("%d messages after the start, want task.finish only: one credit is still open", len(v.frames))
+		if n := v.Pending(); n != 1 {
+			t.Errorf("%d messages after the start, want task.finish only: one credit is still open", n)
 		}
 		v.finish()
 		synctest.Wait()
 		if c := read[wire.Credit](t, v.expectCredit()); c.Slots != 2 { // one of the two had been used
 			t.Errorf("credit after a finish = %d, want 2", c.Slots)
 		}
-		if len(v.frames) > 0 {
-			t.Errorf("the worker sent %s for no reason", (<-v.frames).Type)
+		if v.Pending() > 0 {
+			frame, _ := v.next()
+			t.Errorf("the worker sent %s for no reason", frame.Type)
 		}
 		h.stop()
 		v.drained()

@@ -29,6 +29,7 @@ type Worker struct {
 	registration Registration
 	link         *link
 	parts        sync.WaitGroup // the connection's loop and the attempts
+	beside       []*Worker      // one for each handler with a capacity of its own, if others are left
 
 	drain   chan struct{} // closed when Run is told to stop
 	drained chan struct{} // closed when the server has confirmed that it assigns nothing more
@@ -51,8 +52,25 @@ type Worker struct {
 // Execution.ConcurrencyToken to the resource. The error names the field that is
 // wrong and holds no secret.
 func NewWorker(url, token string, cfg Config) (*Worker, error) {
-	cfg = cfg.withDefaults()
-	cfg.Handlers = maps.Clone(cfg.Handlers)
+	parts, err := cfg.withDefaults().parts()
+	if err != nil {
+		return nil, err
+	}
+	var all []*Worker
+	for _, part := range parts {
+		w, err := newPart(url, token, part)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, w)
+	}
+	w := all[0]
+	w.beside = all[1:]
+	return w, nil
+}
+
+// newPart makes a worker of one process identity.
+func newPart(url, token string, cfg Config) (*Worker, error) {
 	w := &Worker{
 		url: url, token: token, cfg: cfg, log: cfg.Log,
 		registration: Registration{
@@ -67,6 +85,9 @@ func NewWorker(url, token string, cfg Config) (*Worker, error) {
 	if err := errors.Join(err, checkToken(token), cfg.validate(), w.registration.validate()); err != nil {
 		return nil, err
 	}
+	if w.cfg.Handlers, err = cfg.wrapped(); err != nil {
+		return nil, err
+	}
 	return w, nil
 }
 
@@ -75,8 +96,19 @@ func byName(a, b Handler) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
 }
 
-// ProcessID returns the identity of this worker, which attempts show as worker_id.
+// ProcessID returns the identity of this worker, which attempts show as worker_id. With
+// Config.HandlerCapacity it is the first of ProcessIDs.
 func (w *Worker) ProcessID() string { return w.registration.ProcessID }
+
+// ProcessIDs returns every identity of this worker: that of the handlers that share
+// Capacity, if there are any, and one for each handler with a capacity of its own, by name.
+func (w *Worker) ProcessIDs() []string {
+	var ids []string
+	for _, part := range w.all() {
+		ids = append(ids, part.ProcessID())
+	}
+	return ids
+}
 
 // Run works until ctx is cancelled, then drains: it takes no new assignment, hands
 // back what has not started, lets running handlers go on for Config.DrainTimeout
@@ -94,6 +126,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	if !w.begin() {
 		return errors.New("worker: Run was called before")
 	}
+	if len(w.beside) == 0 {
+		return w.run(ctx)
+	}
+	return w.runAll(ctx)
+}
+
+// run is Run for one part.
+func (w *Worker) run(ctx context.Context) error {
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer w.parts.Wait()
 	defer stop()

@@ -1,0 +1,163 @@
+package workertest
+
+import (
+	"time"
+
+	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/wire"
+)
+
+// handle deals with one message as the server does.
+func (s *Server) handle(one *session, m Message) reply {
+	switch {
+	case m.Type == wire.TypeHello && one.hello == nil:
+		return s.register(one, m)
+	case m.Type == wire.TypeHello:
+		return s.breach(m, "hello comes once")
+	case one.hello == nil:
+		return s.breach(m, "the first message must be hello")
+	case m.Type == wire.TypeCredit:
+		return s.credit(one, m)
+	case m.Type == wire.TypeDrain:
+		one.draining = true
+		s.drained[one.hello.ProcessID] = true
+		return reply{kind: wire.TypeDrainOK, data: struct{}{}}
+	}
+	f := messages[m.Type]
+	if f == nil {
+		return s.breach(m, "the type is not known")
+	}
+	a := s.attempts[attemptOf(m)]
+	if a == nil || a.ProcessID != one.hello.ProcessID {
+		return refusal(orbit.CodeNotFound, "no such attempt of this process", attemptOf(m))
+	}
+	return f(s, a, m)
+}
+
+// messages are those about one attempt.
+var messages = map[string]func(*Server, *attempt, Message) reply{
+	wire.TypeStart:  (*Server).start,
+	wire.TypeResume: (*Server).resume,
+	wire.TypeRenew:  (*Server).renew,
+	wire.TypeFinish: (*Server).finish,
+	wire.TypeReturn: (*Server).giveBack,
+}
+
+func (s *Server) credit(one *session, m Message) reply {
+	var c wire.Credit
+	if err := m.Decode(&c); err != nil {
+		return s.breach(m, err.Error())
+	}
+	if c.Slots < 0 || c.Slots > one.hello.Capacity {
+		return s.breach(m, "slots must be 0 to the registered capacity")
+	}
+	one.credit = c.Slots
+	return reply{}
+}
+
+func (s *Server) start(a *attempt, m Message) reply {
+	if !a.live() {
+		return a.tooLate()
+	}
+	a.Starts++
+	if a.State == orbit.AttemptLeased {
+		a.State, a.task.state = orbit.AttemptRunning, orbit.StateRunning
+		a.end = time.Now().Add(time.Duration(a.task.request.Retry.AttemptTimeoutMS) * time.Millisecond)
+		if a.task.deadline.Before(a.end) {
+			a.end = a.task.deadline
+		}
+		s.extend(a)
+	}
+	return reply{kind: wire.TypeStarted, data: wire.Started{
+		AttemptID: a.id, Epoch: a.epoch, LeaseMS: millis(a.leaseLeft()), TimeoutMS: millis(time.Until(a.end)), CancelRequested: a.task.wanted,
+	}}
+}
+
+func (s *Server) resume(a *attempt, m Message) reply {
+	a.Resumes++
+	r := wire.Resumed{AttemptID: a.id, Epoch: a.epoch, Status: wire.ResumeLost}
+	switch {
+	case a.receipt != "":
+		r.Status = wire.ResumeFinished
+	case a.State == orbit.AttemptRunning:
+		r.Status, r.Running, r.CancelRequested = wire.ResumeKeep, true, a.task.wanted
+		r.LeaseMS, r.TimeoutMS = millis(a.leaseLeft()), millis(time.Until(a.end))
+	case a.live():
+		r.Status, r.LeaseMS = wire.ResumeKeep, millis(a.leaseLeft())
+	}
+	return reply{kind: wire.TypeResumed, data: r}
+}
+
+func (s *Server) renew(a *attempt, m Message) reply {
+	var r wire.Renew
+	if err := m.Decode(&r); err != nil {
+		return s.breach(m, err.Error())
+	}
+	switch a.State {
+	case orbit.AttemptEnded:
+		return a.tooLate()
+	case orbit.AttemptLeased:
+		return refusal(orbit.CodeStateConflict, "the attempt has not started", a.id)
+	}
+	a.Renewals++
+	if r.Progress != "" {
+		a.Progress = append(a.Progress, r.Progress)
+	}
+	s.extend(a)
+	return reply{kind: wire.TypeRenewed, data: wire.Renewed{
+		AttemptID: a.id, Epoch: a.epoch, LeaseMS: millis(a.leaseLeft()), CancelRequested: a.task.wanted,
+	}}
+}
+
+// finish takes a report. The first one decides; a repeat of it has the same answer, and
+// what comes too late is kept beside it.
+func (s *Server) finish(a *attempt, m Message) reply {
+	var f wire.Finish
+	if err := m.Decode(&f); err != nil {
+		return s.breach(m, err.Error())
+	}
+	a.Finishes++
+	switch {
+	case a.receipt != "" && a.receipt == f.Receipt:
+		return reply{kind: wire.TypeFinished, data: a.answer}
+	case !a.live():
+		a.Late = append(a.Late, f.Outcome)
+		return reply{kind: wire.TypeFinished, data: wire.Finished{AttemptID: a.id, Epoch: a.epoch, Status: a.ended(), TaskState: a.task.state}}
+	case a.State == orbit.AttemptLeased:
+		return refusal(orbit.CodeStateConflict, "the attempt has not started", a.id)
+	case f.Outcome == orbit.OutcomeCancelled && !a.task.wanted:
+		return refusal(orbit.CodeInvalidArgument, "outcome: CANCELLED is only for an attempt whose cancel was requested", a.id)
+	}
+	a.receipt, a.Result, a.Error = f.Receipt, f.Result, f.Error
+	s.settle(a, f.Outcome, f.Retryable)
+	a.answer = wire.Finished{AttemptID: a.id, Epoch: a.epoch, Status: wire.FinishRecorded, TaskState: a.task.state}
+	return reply{kind: wire.TypeFinished, data: a.answer}
+}
+
+func (s *Server) giveBack(a *attempt, m Message) reply {
+	switch {
+	case a.State == orbit.AttemptRunning:
+		return refusal(orbit.CodeStateConflict, "the attempt has started", a.id)
+	case a.live():
+		s.settle(a, orbit.OutcomeReturned, false)
+	case a.Outcome != orbit.OutcomeReturned:
+		return a.tooLate()
+	}
+	return reply{kind: wire.TypeReturned, data: wire.Returned{AttemptID: a.id, Epoch: a.epoch}}
+}
+
+// ended tells how the attempt has ended, for whoever comes too late. The codes of refusals
+// and the answers to a late report have the same names.
+func (a *attempt) ended() string {
+	switch {
+	case a.receipt != "":
+		return wire.FinishFinished
+	case a.task.attempts[len(a.task.attempts)-1] != a:
+		return wire.FinishReplaced
+	}
+	return wire.FinishExpired
+}
+
+func (a *attempt) tooLate() reply {
+	return refusal(a.ended(), "the attempt has ended: "+a.Outcome, a.id)
+}
