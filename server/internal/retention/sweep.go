@@ -67,6 +67,9 @@ func (s *sweep) walk(ctx context.Context) error {
 		if err != nil || len(page) == 0 {
 			return err
 		}
+		if !breathe(ctx, began) {
+			return ctx.Err()
+		}
 		if err := s.handle(ctx, page); err != nil {
 			return err
 		}
@@ -74,9 +77,6 @@ func (s *sweep) walk(ctx context.Context) error {
 			return nil
 		}
 		from = page[len(page)-1].place
-		if !breathe(ctx, began) {
-			return ctx.Err()
-		}
 	}
 }
 
