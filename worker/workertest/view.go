@@ -209,7 +209,8 @@ func (s *Server) Await(id string) Task {
 	return s.AwaitUntil(id, Task.Ended)
 }
 
-// AwaitRunning waits until an attempt of a task runs and returns the task.
+// AwaitRunning waits until an attempt of a task is started and returns the task. The
+// handler is about to be called, or was.
 func (s *Server) AwaitRunning(id string) Task {
 	s.t.Helper()
 	return s.AwaitUntil(id, func(t Task) bool { return t.State == orbit.StateRunning })
