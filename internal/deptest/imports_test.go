@@ -46,6 +46,7 @@ var allowed = map[string][]string{
 	"internal/drivers":          {"internal/sqldb"},
 	"internal/dbtest":           {"internal/drivers", "internal/sqldb", "migrations"},
 	"internal/deptest":          {},
+	"internal/docstest":         {},
 	"internal/coverage":         {},
 }
 
