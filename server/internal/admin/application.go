@@ -23,7 +23,7 @@ LIMIT ?`
 // whether there are more.
 func (o *Operator) Applications(ctx context.Context, after string, limit int) (list []orbit.Application, more bool, err error) {
 	var ids []sqldb.ID
-	err = eachRow(ctx, o.db.Read(), selectApplications, []any{[]byte(after), limit + 1}, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, o.db.Read(), selectApplications, []any{[]byte(after), limit + 1}, func(scan func(...any) error) error {
 		var id sqldb.ID
 		err := scan(&id)
 		ids = append(ids, id)

@@ -47,7 +47,7 @@ func (o *Operator) Credentials(ctx context.Context, application, namespace strin
 	}
 	views := []CredentialView{}
 	query := selectCredentials + where + "\nORDER BY c.id\nLIMIT ?"
-	err = eachRow(ctx, o.db.Read(), query, slices.Concat([]any{after[:]}, of, []any{limit}), func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, o.db.Read(), query, slices.Concat([]any{after[:]}, of, []any{limit}), func(scan func(...any) error) error {
 		v, err := scanCredential(scan, now)
 		views = append(views, v)
 		return err
@@ -113,7 +113,7 @@ func (o *Operator) queueNames(ctx context.Context, credential string) ([]string,
 		return nil, err
 	}
 	names := []string{}
-	err = eachRow(ctx, o.db.Read(), selectQueueNames, []any{id}, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, o.db.Read(), selectQueueNames, []any{id}, func(scan func(...any) error) error {
 		var name string
 		err := scan(&name)
 		names = append(names, name)

@@ -38,7 +38,7 @@ func (o *Operator) Events(ctx context.Context, id sqldb.ID, after int64, limit i
 	}
 	events = []Event{}
 	var last int64
-	err = eachRow(ctx, o.db.Read(), selectEvents, []any{id, after, limit + 1}, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, o.db.Read(), selectEvents, []any{id, after, limit + 1}, func(scan func(...any) error) error {
 		var e Event
 		var seq, at int64
 		var attempt sqldb.ID
@@ -74,7 +74,7 @@ LIMIT ?`
 // transaction have the same.
 func (o *Operator) auditsOf(ctx context.Context, id sqldb.ID) (map[int64]act, error) {
 	audits := map[int64]act{}
-	err := eachRow(ctx, o.db.Read(), selectAudits, []any{id, maxAudits}, func(scan func(...any) error) error {
+	err := sqldb.EachRow(ctx, o.db.Read(), selectAudits, []any{id, maxAudits}, func(scan func(...any) error) error {
 		var at int64
 		var a act
 		err := scan(&at, &a.actor, &a.note)

@@ -101,7 +101,7 @@ func (o *Operator) keyRows(ctx context.Context, after []byte) (page []keyRow, er
 	if after == nil {
 		after = []byte{}
 	}
-	err = eachRow(ctx, o.db.Read(), selectKeyRows, []any{after, keyWindow}, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, o.db.Read(), selectKeyRows, []any{after, keyWindow}, func(scan func(...any) error) error {
 		var r keyRow
 		err := scan(&r.digest, &r.kind, &r.namespace, &r.key, o.db.Dialect().ScanUint64(&r.version), &r.task, &r.attempt, &r.claimed)
 		page = append(page, r)

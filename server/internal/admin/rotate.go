@@ -119,7 +119,7 @@ WHERE credential_id = ?
 ORDER BY queue_id`
 
 func queuesOf(ctx context.Context, q sqldb.Querier, id sqldb.ID) (queues []sqldb.ID, err error) {
-	err = eachRow(ctx, q, selectQueuesOf, []any{id}, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, q, selectQueuesOf, []any{id}, func(scan func(...any) error) error {
 		var queue sqldb.ID
 		err := scan(&queue)
 		queues = append(queues, queue)

@@ -73,7 +73,7 @@ func readCandidates(ctx context.Context, tx *sqldb.Tx, lane int64, after *place,
 		query, args = selectAfter, []any{inlinePayload, lane, after.order, after.order, after.id, n}
 	}
 	var list []*candidate
-	err := eachRow(ctx, tx, query+tx.Dialect().SkipLocked, args, func(scan func(...any) error) error {
+	err := sqldb.EachRow(ctx, tx, query+tx.Dialect().SkipLocked, args, func(scan func(...any) error) error {
 		c, err := scanCandidate(scan)
 		if err == nil {
 			c.lane = lane
@@ -154,7 +154,7 @@ func shareOut(ctx context.Context, tx *sqldb.Tx, lanes []int64, n int) (map[int6
 	type row struct{ lane, order int64 }
 	var all []row
 	query := strings.TrimSuffix(strings.Repeat(selectOrder+"\nUNION ALL", len(lanes)), "UNION ALL")
-	err := eachRow(ctx, tx, query, args, func(scan func(...any) error) error {
+	err := sqldb.EachRow(ctx, tx, query, args, func(scan func(...any) error) error {
 		var r row
 		err := scan(&r.lane, &r.order)
 		all = append(all, r)
@@ -192,7 +192,7 @@ func readPayloads(ctx context.Context, tx *sqldb.Tx, grants []Grant) error {
 	if len(list) == 0 {
 		return nil
 	}
-	err := eachRow(ctx, tx, selectPayloads+sqldb.Placeholders(len(list)), settle.IDArgs(list), func(scan func(...any) error) error {
+	err := sqldb.EachRow(ctx, tx, selectPayloads+sqldb.Placeholders(len(list)), settle.IDArgs(list), func(scan func(...any) error) error {
 		var (
 			id      sqldb.ID
 			payload []byte

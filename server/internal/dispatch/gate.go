@@ -193,7 +193,7 @@ func countRooms(ctx context.Context, tx *sqldb.Tx, kind int, rows map[rowKey]gat
 	if kind == quotaRow {
 		query = countOfApplications
 	}
-	err := eachRow(ctx, tx, fmt.Sprintf(query, sqldb.Placeholders(len(limited))), settle.IDArgs(limited), func(scan func(...any) error) error {
+	err := sqldb.EachRow(ctx, tx, fmt.Sprintf(query, sqldb.Placeholders(len(limited))), settle.IDArgs(limited), func(scan func(...any) error) error {
 		var (
 			id   sqldb.ID
 			live int64
@@ -205,19 +205,4 @@ func countRooms(ctx context.Context, tx *sqldb.Tx, kind int, rows map[rowKey]gat
 		return nil
 	})
 	return rooms, err
-}
-
-// eachRow runs a query and calls f with the scan of each row.
-func eachRow(ctx context.Context, q sqldb.Querier, query string, args []any, f func(scan func(...any) error) error) error {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

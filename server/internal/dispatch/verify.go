@@ -25,7 +25,7 @@ func Verify(ctx context.Context, db *sqldb.DB) ([]string, error) {
 	defer tx.Rollback() // nothing was written
 	var found []string
 	for _, inv := range invariants {
-		err := eachRow(ctx, tx, fmt.Sprintf("%s\nLIMIT %d", inv.violations, maxViolations), nil, func(scan func(...any) error) error {
+		err := sqldb.EachRow(ctx, tx, fmt.Sprintf("%s\nLIMIT %d", inv.violations, maxViolations), nil, func(scan func(...any) error) error {
 			var id []byte
 			err := scan(&id)
 			found = append(found, fmt.Sprintf("%s: %x", inv.name, id))
@@ -154,7 +154,7 @@ WHERE state = 1`
 // verifyLanes holds the hashes of waiting tasks to what they are hashes of. A task in
 // the timer may have no lane yet.
 func verifyLanes(ctx context.Context, q sqldb.Querier, _ *sqldb.Dialect) (found []string, err error) {
-	err = eachRow(ctx, q, selectWaiting, nil, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, q, selectWaiting, nil, func(scan func(...any) error) error {
 		var (
 			id, namespace, queue sqldb.ID
 			handler, version     string
@@ -235,7 +235,7 @@ func (p *permit) contradicts(last *permit) string {
 // ends before the next is claimed.
 func verifyKeys(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect) (found []string, err error) {
 	var last permit
-	err = eachRow(ctx, q, selectTokens, nil, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, q, selectTokens, nil, func(scan func(...any) error) error {
 		var p permit
 		err := scan(&p.digest, d.ScanUint64(&p.token), &p.claimed, &p.ended, d.ScanUint64(&p.version))
 		if fault := p.contradicts(&last); fault != "" && err == nil {
@@ -247,7 +247,7 @@ func verifyKeys(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect) (found [
 	if err != nil {
 		return nil, fmt.Errorf("verify tokens: %w", err)
 	}
-	err = eachRow(ctx, q, selectMispaired, []any{d.Uint64(0)}, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, q, selectMispaired, []any{d.Uint64(0)}, func(scan func(...any) error) error {
 		var id sqldb.ID
 		err := scan(&id)
 		found = append(found, fmt.Sprintf("attempt has a token without a key, or a key without a token: %v", id))
@@ -262,7 +262,7 @@ func verifyKeys(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect) (found [
 // verifyParked finds keys that nobody holds, that could be given, and that have parked
 // tasks in a lane with no READY one.
 func verifyParked(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect) (found []string, err error) {
-	err = eachRow(ctx, q, selectStranded, nil, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, q, selectStranded, nil, func(scan func(...any) error) error {
 		var k settle.Key
 		var digest []byte
 		err := scan(&digest, d.ScanUint64(&k.Version))

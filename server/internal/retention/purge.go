@@ -95,7 +95,7 @@ type doomed struct {
 func (s *sweep) lock(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID) (going doomed, err error) {
 	in, args := sqldb.Placeholders(len(tasks)), settle.IDArgs(tasks)
 	records := make(map[sqldb.ID][]any, len(tasks))
-	err = eachRow(ctx, tx, lockRecords+in+tx.Dialect().SkipLocked, args, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, tx, lockRecords+in+tx.Dialect().SkipLocked, args, func(scan func(...any) error) error {
 		var id sqldb.ID
 		var digest []byte
 		err := scan(&id, &digest)
@@ -106,7 +106,7 @@ func (s *sweep) lock(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID) (going
 		return going, fmt.Errorf("lock records: %w", err)
 	}
 	ends := make(map[sqldb.ID]end, len(tasks))
-	err = eachRow(ctx, tx, lockTasks+in+tx.Dialect().SkipLocked, args, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, tx, lockTasks+in+tx.Dialect().SkipLocked, args, func(scan func(...any) error) error {
 		var id sqldb.ID
 		var e end
 		err := scan(&id, &e.state, &e.completed)
@@ -116,7 +116,7 @@ func (s *sweep) lock(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID) (going
 	if err != nil {
 		return going, fmt.Errorf("lock tasks: %w", err)
 	}
-	err = eachRow(ctx, tx, fmt.Sprintf(countRecords, in), args, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, tx, fmt.Sprintf(countRecords, in), args, func(scan func(...any) error) error {
 		var id sqldb.ID
 		var n int
 		var retained int64
@@ -147,7 +147,7 @@ func (s *sweep) lockLoose(ctx context.Context, tx *sqldb.Tx, records []idempoten
 		args = append(args, digest[:])
 	}
 	query := fmt.Sprintf(lockLooseRecords, sqldb.Placeholders(len(records))) + tx.Dialect().SkipLocked
-	err = eachRow(ctx, tx, query, append(args, s.limits.until()), func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, tx, query, append(args, s.limits.until()), func(scan func(...any) error) error {
 		var digest []byte
 		err := scan(&digest)
 		going = append(going, digest)
@@ -205,19 +205,4 @@ func deleteRows(ctx context.Context, tx *sqldb.Tx, query string, args []any, n *
 	affected, err := result.RowsAffected()
 	*n += affected
 	return err
-}
-
-// eachRow calls f for each row of a query.
-func eachRow(ctx context.Context, q sqldb.Querier, query string, args []any, f func(scan func(...any) error) error) error {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

@@ -83,7 +83,7 @@ func (e *examiner) leases(ctx context.Context) ([]Finding, error) {
 	}
 	var n int
 	var oldest int64
-	err = eachRow(ctx, e.db.Read(), selectExpired, []any{now - leaseGrace.Microseconds(), maxCounted}, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, e.db.Read(), selectExpired, []any{now - leaseGrace.Microseconds(), maxCounted}, func(scan func(...any) error) error {
 		var until int64
 		err := scan(&until)
 		if n++; n == 1 {
@@ -150,7 +150,7 @@ func (e *examiner) waiting(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	var lanes []int64
-	err = eachRow(ctx, e.db.Read(), selectLanes, []any{0, 0, maxLanes}, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, e.db.Read(), selectLanes, []any{0, 0, maxLanes}, func(scan func(...any) error) error {
 		var id int64
 		err := scan(&id)
 		lanes = append(lanes, id)
@@ -199,7 +199,7 @@ LIMIT ?`
 // exhausted reads every key: no index has the versions.
 func (e *examiner) exhausted(ctx context.Context) ([]Finding, error) {
 	n := 0
-	err := eachRow(ctx, e.db.Read(), selectExhausted, []any{e.db.Dialect().Uint64(maxVersion), maxCounted}, func(func(...any) error) error {
+	err := sqldb.EachRow(ctx, e.db.Read(), selectExhausted, []any{e.db.Dialect().Uint64(maxVersion), maxCounted}, func(func(...any) error) error {
 		n++
 		return nil
 	})
@@ -224,18 +224,4 @@ func (e *examiner) contradictions(ctx context.Context) (found []Finding, err err
 		found = append(found, fail("keep a copy of the database and report it", "%s", line)...)
 	}
 	return found, nil
-}
-
-func eachRow(ctx context.Context, q sqldb.Querier, query string, args []any, f func(scan func(...any) error) error) error {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

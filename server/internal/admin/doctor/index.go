@@ -61,7 +61,7 @@ func (e *examiner) present(ctx context.Context) (map[string]string, error) {
 		query = sqliteIndexes
 	}
 	columns := map[string][]string{}
-	err := eachRow(ctx, e.db.Read(), query, nil, func(scan func(...any) error) error {
+	err := sqldb.EachRow(ctx, e.db.Read(), query, nil, func(scan func(...any) error) error {
 		var table, index, column string
 		err := scan(&table, &index, &column)
 		name := table + "." + index
@@ -100,7 +100,7 @@ func (e *examiner) hidden(ctx context.Context) (map[string]bool, error) {
 		return nil, nil
 	}
 	hidden := tables()
-	err := eachRow(ctx, e.db.Read(), mysqlTables, nil, func(scan func(...any) error) error {
+	err := sqldb.EachRow(ctx, e.db.Read(), mysqlTables, nil, func(scan func(...any) error) error {
 		var table string
 		err := scan(&table)
 		delete(hidden, table)

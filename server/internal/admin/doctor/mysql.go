@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
 func (e *examiner) mysqlChecks() []check {
@@ -28,7 +30,7 @@ func (e *examiner) mysqlChecks() []check {
 func (e *examiner) variable(ctx context.Context, name string) (string, error) {
 	if e.vars == nil {
 		vars := map[string]string{}
-		err := eachRow(ctx, e.db.Write(), "SHOW SESSION VARIABLES", nil, func(scan func(...any) error) error {
+		err := sqldb.EachRow(ctx, e.db.Write(), "SHOW SESSION VARIABLES", nil, func(scan func(...any) error) error {
 			var name, value string
 			err := scan(&name, &value)
 			vars[strings.ToLower(name)] = value

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
 func (e *examiner) sqliteChecks() []check {
@@ -78,7 +80,7 @@ func (e *examiner) sqliteWritable(ctx context.Context) ([]Finding, error) {
 }
 
 func (e *examiner) sqliteDamage(ctx context.Context) (found []Finding, err error) {
-	err = eachRow(ctx, e.db.Read(), "PRAGMA quick_check(10)", nil, func(scan func(...any) error) error {
+	err = sqldb.EachRow(ctx, e.db.Read(), "PRAGMA quick_check(10)", nil, func(scan func(...any) error) error {
 		var text string
 		err := scan(&text)
 		if text != "ok" {
