@@ -81,7 +81,7 @@ func TestTheDocumentHasASectionForEachMessage(t *testing.T) {
 
 // WRK-010: each example frame fits the schema and is read by the types of both sides.
 func TestExampleFramesOfTheDocumentAreValid(t *testing.T) {
-	shown := 0
+	shown, whole := 0, standard(t, "")
 	for sender, kinds := range messages {
 		for kind, section := range sections(t, sender) {
 			frames := exampleFrame.FindAllStringSubmatch(section, -1)
@@ -96,6 +96,9 @@ func TestExampleFramesOfTheDocumentAreValid(t *testing.T) {
 				}
 				if err := wiretest.Check(sender, []byte(frame[1])); err != nil {
 					t.Errorf("example of %s: %v\n%s", kind, err, frame[1])
+				}
+				if err := validate(t, whole, frame[1]); err != nil {
+					t.Errorf("example of %s: by a validator of JSON Schema: %v\n%s", kind, err, frame[1])
 				}
 				readExample(t, kind, data, frame[1])
 			}
@@ -127,7 +130,7 @@ func TestTheDocumentListsEveryMember(t *testing.T) {
 	for sender, kinds := range messages {
 		described := sections(t, sender)
 		for kind := range kinds {
-			all, required := wiretest.Properties("data/" + kind)
+			all, required := wiretest.Properties("data." + kind)
 			switch kind {
 			case wire.TypeHello:
 				all, required = append(all, "handlers[].name", "handlers[].version"), append(required, "handlers[].name", "handlers[].version")

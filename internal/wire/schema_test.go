@@ -28,7 +28,7 @@ var messages = map[string]map[string]any{
 func TestSchemaAndTypesNameTheSameMembers(t *testing.T) { // WRK-010
 	for _, kinds := range messages {
 		for kind, data := range kinds {
-			compareMembers(t, "data/"+kind, reflect.TypeOf(data))
+			compareMembers(t, "data."+kind, reflect.TypeOf(data))
 		}
 	}
 	compareMembers(t, "task", reflect.TypeOf(wire.Task{}))
@@ -102,6 +102,9 @@ func TestSchemaJudgesFrames(t *testing.T) { // TEST-015
 	} {
 		if err := wiretest.Check(c.sender, []byte(c.frame)); (err == nil) != c.ok {
 			t.Errorf("%s: schema says %v, want ok %v", c.name, err, c.ok)
+		}
+		if err := standardCheck(t, c.sender, c.frame); (err == nil) != c.ok {
+			t.Errorf("%s: a validator of JSON Schema says %v, want ok %v", c.name, err, c.ok)
 		}
 	}
 }
