@@ -156,6 +156,12 @@ func failed(act string, status int, refused *APIError, unreadable error) error {
 	return refused
 }
 
+// A wireReceipt is the data of a submit that was accepted.
+type wireReceipt struct {
+	Deduplicated bool     `json:"deduplicated"`
+	Task         wireTask `json:"task"`
+}
+
 // answer reads the answer to a single submit.
 func (r *reply) answer() Answer {
 	a := Answer{
@@ -165,31 +171,54 @@ func (r *reply) answer() Answer {
 		Replayed:      r.header.Get(HeaderReplayed) == "true",
 	}
 	a.RetryAfter, a.HasRetryAfter = r.retryAfter()
+	if known := openAs[wireReceipt](r); known != nil {
+		a.accept(known)
+		return a
+	}
 	var data jsontext.Value
 	data, a.Err, a.Unreadable = r.open()
 	if data != nil {
-		a.accept(data)
+		a.acceptText(data)
 	}
 	return a
 }
 
-// accept reads the data of a success into a.
-func (a *Answer) accept(data []byte) {
-	var w struct {
-		Deduplicated bool     `json:"deduplicated"`
-		Task         wireTask `json:"task"`
+// openAs reads a success whose data is a T in one go, and returns nil for everything else:
+// open tells what it is.
+func openAs[T any](r *reply) *T {
+	var e struct {
+		RequestID string     `json:"request_id"`
+		Data      *T         `json:"data"`
+		Error     *errorBody `json:"error"`
 	}
+	success := r.broken == nil && r.status >= 200 && r.status < 300
+	if !success || jsonv2.Unmarshal(r.body, &e) != nil || e.Error != nil || e.RequestID == "" || e.RequestID != r.requestID {
+		return nil
+	}
+	return e.Data
+}
+
+// acceptText reads the data of a success into a.
+func (a *Answer) acceptText(data []byte) {
+	var r wireReceipt
+	if jsonv2.Unmarshal(data, &r) != nil {
+		a.Unreadable = errors.New("data of the answer is not a receipt")
+		return
+	}
+	a.accept(&r)
+}
+
+// accept takes a receipt for the answer.
+func (a *Answer) accept(r *wireReceipt) {
 	switch {
 	case a.Status != http.StatusOK && a.Status != http.StatusCreated:
 		a.Unreadable = errors.New("HTTP status is not one of a submit")
-	case jsonv2.Unmarshal(data, &w) != nil:
-		a.Unreadable = errors.New("data of the answer is not a receipt")
-	case !ValidID(w.Task.ID) || !ValidID(w.Task.QueueID) || w.Task.Handler == "":
+	case !ValidID(r.Task.ID) || !ValidID(r.Task.QueueID) || r.Task.Handler == "":
 		a.Unreadable = errors.New("receipt lacks the id, queue or handler of its task")
 	default:
 		a.Accepted = &Accepted{
-			Deduplicated:  w.Deduplicated,
-			Task:          w.Task.task(),
+			Deduplicated:  r.Deduplicated,
+			Task:          r.Task.task(),
 			RequestID:     a.RequestID,
 			ContentDigest: a.ContentDigest,
 			Replayed:      a.Replayed,
@@ -197,23 +226,41 @@ func (a *Answer) accept(data []byte) {
 	}
 }
 
-// wireItemAnswer is one element of data.items in the answer to a batch.
-type wireItemAnswer struct {
-	Status        int            `json:"status"`
-	ContentDigest string         `json:"content_digest"`
-	RetryAfter    *uint64        `json:"retry_after"`
-	Data          jsontext.Value `json:"data"`
-	Error         *errorBody     `json:"error"`
+// wireItemAnswer is one element of data.items in the answer to a batch, with its data in
+// the form D.
+type wireItemAnswer[D any] struct {
+	Status        int        `json:"status"`
+	ContentDigest string     `json:"content_digest"`
+	RetryAfter    *uint64    `json:"retry_after"`
+	Data          D          `json:"data"`
+	Error         *errorBody `json:"error"`
 }
 
 // batchAnswer reads the answer to a batch of n items.
 func (r *reply) batchAnswer(n int) BatchAnswer {
 	b := BatchAnswer{Status: r.status, RequestID: r.requestID}
 	b.RetryAfter, b.HasRetryAfter = r.retryAfter()
+	type items struct {
+		Items []wireItemAnswer[*wireReceipt] `json:"items"`
+	}
+	if known := openAs[items](r); known != nil && len(known.Items) == n && b.Status == http.StatusOK {
+		b.Items = make([]Answer, n)
+		for i := range known.Items {
+			b.Items[i] = itemAnswer(&known.Items[i], b.RequestID, known.Items[i].Data != nil, (*Answer).accept)
+		}
+		return b
+	}
+	r.batchAnswerApart(&b, n)
+	return b
+}
+
+// batchAnswerApart reads the items one by one: one that cannot be read leaves the others
+// alone.
+func (r *reply) batchAnswerApart(b *BatchAnswer, n int) {
 	var data jsontext.Value
 	data, b.Err, b.Unreadable = r.open()
 	if data == nil {
-		return b
+		return
 	}
 	var w struct {
 		Items []jsontext.Value `json:"items"`
@@ -228,32 +275,36 @@ func (r *reply) batchAnswer(n int) BatchAnswer {
 	default:
 		b.Items = make([]Answer, n)
 		for i, item := range w.Items {
-			b.Items[i] = itemAnswer(item, b.RequestID)
+			b.Items[i] = itemText(item, b.RequestID)
 		}
 	}
-	return b
 }
 
-func itemAnswer(item []byte, requestID string) Answer {
-	a := Answer{RequestID: requestID}
-	var w wireItemAnswer
+func itemText(item []byte, requestID string) Answer {
+	var w wireItemAnswer[jsontext.Value]
 	if jsonv2.Unmarshal(item, &w) != nil {
-		a.Unreadable = errors.New("item of the answer cannot be read")
-		return a
+		return Answer{RequestID: requestID, Unreadable: errors.New("item of the answer cannot be read")}
 	}
-	a.Status, a.ContentDigest = w.Status, w.ContentDigest
+	hasData := w.Data.Kind() == '{' || w.Error != nil && len(w.Data) > 0
+	return itemAnswer(&w, requestID, hasData, func(a *Answer, data jsontext.Value) { a.acceptText(data) })
+}
+
+// itemAnswer makes the answer of one item. HasData tells that its data is an object, which
+// accept reads.
+func itemAnswer[D any](w *wireItemAnswer[D], requestID string, hasData bool, accept func(*Answer, D)) Answer {
+	a := Answer{RequestID: requestID, Status: w.Status, ContentDigest: w.ContentDigest}
 	if w.RetryAfter != nil {
 		a.RetryAfter, a.HasRetryAfter = retrySeconds(strconv.FormatUint(*w.RetryAfter, 10)), true
 	}
 	success := w.Status >= 200 && w.Status < 300
 	switch {
-	case success && w.Error == nil && w.Data.Kind() == '{':
-		a.accept(w.Data)
+	case success && w.Error == nil && hasData:
+		accept(&a, w.Data)
 		if a.Accepted != nil {
 			a.Replayed = a.Accepted.Deduplicated // API-031: a batch has no header per item
 			a.Accepted.Replayed = a.Replayed
 		}
-	case success || w.Error == nil || len(w.Data) > 0:
+	case success || w.Error == nil || hasData:
 		a.Unreadable = errNoEnvelope
 	default:
 		a.Err, a.Unreadable = w.Error.apiError(w.Status, requestID)
