@@ -26,7 +26,7 @@ func TestTheHandbookOfResourceKeysIsComplete(t *testing.T) {
 	}
 }
 
-// LIC-002, LIC-011: the two permits of an attempt never part, so no row of the recovery
+// The two permits of an attempt never part, so no row of the recovery
 // table may say otherwise of one than of the other.
 func TestTheRecoveryTableTreatsBothPermitsAlike(t *testing.T) {
 	for _, row := range rows(section(t, read(t, handbook), "## What happens to the permits")) {
@@ -41,7 +41,7 @@ func TestTheRecoveryTableTreatsBothPermitsAlike(t *testing.T) {
 	}
 }
 
-// EX-005, TEST-031: the output that the handbook promises is that which the test of the
+// The output that the handbook promises is that which the test of the
 // examples compares with.
 func TestTheHandbookShowsTheOutputOfTheExample(t *testing.T) {
 	const output = "queues=2 completed=2 tokens_increasing=true\n" +

@@ -94,7 +94,7 @@ func fields(t *testing.T, name string) map[string]string {
 	return all
 }
 
-// WRK-001, WRK-017: the table of settings has all of them, with the defaults that their
+// The table of settings has all of them, with the defaults that their
 // comments state.
 func TestTheGuideListsEverySetting(t *testing.T) {
 	settings := fields(t, "Config")
