@@ -173,7 +173,7 @@ func TestSlotsShowWhatIsHeld(t *testing.T) {
 		first := s.Submit(orbit.SubmitTaskRequest{Handler: update.Name})
 		synctest.Wait()
 		time.Sleep(time.Second)
-		s.Submit(orbit.SubmitTaskRequest{Handler: scan.Name, HandlerVersion: "v2", Retry: orbit.RetryPolicy{AttemptTimeoutMS: 60_000}})
+		second := s.Submit(orbit.SubmitTaskRequest{Handler: scan.Name, HandlerVersion: "v2", Retry: orbit.RetryPolicy{AttemptTimeoutMS: 60_000}})
 		synctest.Wait()
 		slots := w.Slots()
 		if len(slots) != 2 || slots[0].TaskID != first || slots[0].Handler != update || slots[1].Handler != scan ||
@@ -189,6 +189,11 @@ func TestSlotsShowWhatIsHeld(t *testing.T) {
 		slots = w.Slots()
 		if !errors.Is(slots[0].Cause, worker.ErrAttemptTimeout) || slots[0].Phase != worker.SlotRunning || slots[1].Cause != nil {
 			t.Errorf("slots are %+v", slots)
+		}
+		s.Cancel(second, "customer left")
+		synctest.Wait()
+		if slot := w.Slots()[1]; !errors.Is(slot.Cause, worker.ErrCancelRequested) || slot.Phase != worker.SlotRunning {
+			t.Errorf("slot is %+v", slot)
 		}
 		s.Inject(workertest.Fault{Message: workertest.MessageFinish, Silent: true, Times: 2})
 		close(release)

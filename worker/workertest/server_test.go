@@ -149,8 +149,9 @@ func TestServerLosesAnswers(t *testing.T) {
 				got := s.Want(s.Submit(request()), orbit.StateSucceeded)
 				drain()
 				s.WantDrained()
-				if calls.Load() != 1 || len(got.Attempts) != 1 {
-					t.Errorf("%d calls of the handler: %v", calls.Load(), got)
+				late := len(s.Task(got.ID).Attempts[0].Late)
+				if calls.Load() != 1 || len(got.Attempts) != 1 || late != 0 {
+					t.Errorf("%d calls of the handler, %d late reports: %v", calls.Load(), late, got)
 				}
 			})
 		}
@@ -288,6 +289,9 @@ func TestServerHoldsProcessesToTheirRegistration(t *testing.T) {
 	keyed.ConcurrencyKey = "object/42"
 	left := s.Submit(keyed)
 	taken := s.Submit(plain)
+	if n := len(s.Task(taken).Attempts); n != 0 {
+		t.Errorf("%d attempts without credit", n)
+	}
 	if err := c.Credit(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
