@@ -28,7 +28,7 @@ const maxWaiting = 128 << 20
 
 // Config tunes a Committer. The zero value is ready to use.
 type Config struct {
-	// Wake is called after a commit, on the committer's goroutine, with the lanes that
+	// Wake is called after a commit, on a goroutine of the committer, with the lanes that
 	// got READY tasks and with the timer's lane if it got delayed ones. It must not
 	// block. Default: nobody is told.
 	Wake func(lanes []int64)
@@ -55,8 +55,10 @@ type Committer struct {
 
 	nudge   chan struct{}
 	mu      sync.Mutex
-	waiting []*member // in order of arrival
-	bytes   int       // of them
+	waiting []*member                     // in order of arrival
+	bytes   int                           // of them
+	running int                           // transactions
+	busy    map[idempotency.Identity]bool // in those transactions
 	stopped bool
 }
 
@@ -77,7 +79,10 @@ func New(db *sqldb.DB, cfg Config) *Committer {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Committer{db: db, cfg: cfg, keys: newKeyBook(db), nudge: make(chan struct{}, 1)}
+	return &Committer{
+		db: db, cfg: cfg, keys: newKeyBook(db),
+		nudge: make(chan struct{}, 1), busy: make(map[idempotency.Identity]bool),
+	}
 }
 
 // A group is the items of one Submit.
@@ -195,70 +200,16 @@ func (c *Committer) enqueue(members []*member) error {
 	}
 	c.waiting = append(c.waiting, members...)
 	c.bytes += bytes
+	c.wakeUp()
+	return nil
+}
+
+// wakeUp makes Run look again.
+func (c *Committer) wakeUp() {
 	select {
 	case c.nudge <- struct{}{}:
 	default:
 	}
-	return nil
-}
-
-// Run commits until ctx is canceled, then finishes what waits and returns nil. It is
-// called once.
-func (c *Committer) Run(ctx context.Context) error {
-	for {
-		if batch := c.take(); len(batch) > 0 {
-			c.commit(context.WithoutCancel(ctx), batch)
-			continue
-		}
-		if c.ended(ctx) {
-			return nil
-		}
-		select {
-		case <-c.nudge:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// ended closes the committer once ctx is done and nothing waits.
-func (c *Committer) ended(ctx context.Context) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if ctx.Err() == nil || len(c.waiting) > 0 {
-		return false
-	}
-	c.stopped = true
-	return true
-}
-
-// take removes the members of the next transaction from the queue. A member whose
-// identity is in the transaction already stays behind: it will find the first one's
-// receipt. Those whose sender has gone are dropped.
-func (c *Committer) take() (batch []*member) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	identities := map[idempotency.Identity]bool{}
-	bytes := 0
-	behind := c.waiting[:0]
-	for _, m := range c.waiting {
-		full := len(batch) == maxMembers || len(batch) > 0 && bytes+m.size() > maxBytes
-		switch {
-		case m.group.ctx.Err() != nil:
-			m.fail(m.group.ctx.Err())
-			c.bytes -= m.size()
-		case full || identities[m.digest]:
-			behind = append(behind, m)
-			identities[m.digest] = true // nothing overtakes it
-		default:
-			batch = append(batch, m)
-			bytes += m.size()
-			c.bytes -= m.size()
-			identities[m.digest] = true
-		}
-	}
-	clear(c.waiting[len(behind):])
-	c.waiting = behind
-	return batch
 }
 
 // commit settles every member of batch.

@@ -4,8 +4,9 @@
 //
 // A node has one committer. While it commits, further submits gather; the next
 // transaction takes what is there, so a busy server pays a fraction of a commit for each
-// task and an idle one adds no wait. An answer is given after the commit and never
-// before. What one member gets wrong is that member's own answer: if the database refuses
+// task and an idle one adds no wait. Only a transaction that would be full begins beside
+// others, for waiting would not make it larger. An answer is given after the commit and
+// never before. What one member gets wrong is that member's own answer: if the database refuses
 // a transaction, its members are taken one by one.
 //
 // # Order of checks
