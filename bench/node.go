@@ -40,7 +40,7 @@ func startNode(ctx context.Context, w *workshop, creds orbit.Credentials, cfg se
 	if err != nil {
 		return nil, err
 	}
-	client, err := orbit.NewClient("http://"+l.Addr().String(), creds.Token, orbit.ClientConfig{})
+	client, err := orbit.NewClient("http://"+l.Addr().String(), creds.Token, orbit.ClientConfig{MinimalBatchAnswers: true})
 	if err != nil {
 		return nil, err
 	}

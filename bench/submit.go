@@ -113,12 +113,16 @@ func benchBatch(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	bodies, err := frozenBodies(n.creds.QueueID)
+	if err != nil {
+		return err
+	}
 	for _, clients := range []int{1, 4} {
 		batches := max(clients, o.each*clients/8)
 		r := ratio{name: fmt.Sprintf("batch of 100, %d clients", clients)}
 		for pair := range o.pairs {
 			run := fmt.Sprintf("b%d-%d", clients, pair)
-			ours, err := rate(clients, batches, func(i int) error { return n.submitBatch(ctx, fmt.Sprintf("%s-%d", run, i)) })
+			ours, err := rate(clients, batches, func(i int) error { return n.submitBatch(ctx, fmt.Sprintf("%s-%d", run, i), bodies) })
 			if err != nil {
 				return err
 			}
@@ -133,21 +137,37 @@ func benchBatch(ctx context.Context, o options) error {
 	return nil
 }
 
-func (n *node) submitBatch(ctx context.Context, key string) error {
-	items := make([]orbit.BatchItem, 100)
-	for i := range items {
-		r := request(i)
-		r.QueueID = n.creds.QueueID
-		items[i] = orbit.BatchItem{Key: fmt.Sprintf("%s-%d", key, i), Request: r}
+// submitBatch sends 100 frozen requests, as a relay does.
+func (n *node) submitBatch(ctx context.Context, key string, bodies [][]byte) error {
+	items := make([]orbit.FrozenItem, len(bodies))
+	for i, body := range bodies {
+		items[i] = orbit.FrozenItem{Key: fmt.Sprintf("%s-%d", key, i), Body: body}
 	}
-	results, err := n.client.SubmitTasks(ctx, items)
-	if err != nil {
+	answer, err := n.client.SubmitFrozenBatch(ctx, items)
+	switch {
+	case err != nil:
 		return err
+	case answer.Items == nil:
+		return fmt.Errorf("batch answered with status %d: %v", answer.Status, answer.Err)
 	}
-	for _, r := range results {
-		if r.Err != nil {
-			return r.Err
+	for _, a := range answer.Items {
+		if a.Accepted == nil {
+			return fmt.Errorf("item answered with status %d: %v", a.Status, a.Err)
 		}
 	}
 	return nil
+}
+
+// frozenBodies are the requests of a batch, frozen as an outbox holds them.
+func frozenBodies(queue string) ([][]byte, error) {
+	bodies := make([][]byte, 100)
+	for i := range bodies {
+		r := request(i)
+		r.QueueID = queue
+		var err error
+		if bodies[i], _, err = r.Freeze(); err != nil {
+			return nil, err
+		}
+	}
+	return bodies, nil
 }
