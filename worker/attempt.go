@@ -249,7 +249,7 @@ func (a *attempt) ended() bool {
 
 // finish repeats the report until the server has answered it exactly.
 func (a *attempt) finish(ctx context.Context, r Report) {
-	a.set(func() { a.reporting = true })
+	a.w.reports(a)
 	var got Confirmation
 	err := a.w.persist(ctx, func(ctx context.Context, c *Conn) (err error) {
 		got, err = c.Finish(ctx, a.id, r)

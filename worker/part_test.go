@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/worker"
 	"github.com/orbitkit/orbit/worker/workertest"
 )
@@ -222,5 +223,58 @@ func TestExecuteReportsLikeAWorker(t *testing.T) {
 	r, err = worker.Execute(t.Context(), func(context.Context, worker.Execution) (json.RawMessage, error) { panic(1) }, worker.Execution{})
 	if !errors.As(err, &panicked) || len(panicked.Stack) == 0 || r.Outcome != orbit.OutcomeUnknown {
 		t.Errorf("report is %+v, %v", r, err)
+	}
+}
+
+// WRK-017: the next assignment may be here before the confirmation of a report has reached
+// its attempt. It is taken, not handed back, and never runs beside more than the capacity.
+func TestAssignmentBesideAReportIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPipeServer(t)
+		var g gauge
+		release := make(chan struct{})
+		close(release)
+		h := run(t, s, worker.Config{Capacity: 1}, g.until(release))
+		v, _ := s.welcome()
+		v.assign(keyless("5"))
+		v.start(15*time.Second, time.Minute)
+		report := v.expect(wire.TypeFinish)
+		v.assign(keyless("6")) // overtakes the confirmation
+		if a := v.start(15*time.Second, time.Minute); a.AttemptID != id("6") {
+			t.Errorf("started %s", a.AttemptID)
+		}
+		v.confirm(report, read[wire.Finish](t, report))
+		v.finish()
+		h.stop()
+		v.drained()
+		h.end()
+		s.close()
+		if g.most.Load() != 1 {
+			t.Errorf("%d handlers ran at once, want 1", g.most.Load())
+		}
+	})
+}
+
+// WRK-017: a worker that is always busy hands nothing back.
+func TestBusyWorkerHandsNothingBack(t *testing.T) {
+	s := workertest.NewServer(t, workertest.ServerConfig{})
+	var g gauge
+	release := make(chan struct{})
+	close(release)
+	cfg := quiet(g.until(release))
+	cfg.Capacity = 4
+	drain := s.Work(cfg)
+	var ids []string
+	for range 500 {
+		ids = append(ids, s.Submit(orbit.SubmitTaskRequest{Handler: update.Name}))
+	}
+	for _, id := range ids {
+		if got := s.Want(id, orbit.StateSucceeded); len(got.Attempts) != 1 {
+			t.Errorf("%v, want one attempt", got)
+		}
+	}
+	drain()
+	if g.most.Load() > 4 {
+		t.Errorf("%d handlers ran at once, want at most 4", g.most.Load())
 	}
 }

@@ -168,7 +168,9 @@ func (w *Worker) resume(ctx context.Context, c *Conn) error {
 	return nil
 }
 
-// take accepts an assignment, or hands it back if there is no room for it. While
+// take accepts an assignment, or hands it back if there is no room for it. What is only
+// being reported leaves room: the server assigns the next as soon as it has taken a
+// report, and that may be here before the confirmation has reached the attempt. While
 // draining the attempt hands itself back before it starts.
 func (w *Worker) take(ctx context.Context, e *Assignment) error {
 	w.mu.Lock()
@@ -182,7 +184,7 @@ func (w *Worker) take(ctx context.Context, e *Assignment) error {
 		return broken("task.assign: more assignments than were asked for")
 	}
 	a := newAttempt(w, e.Attempt, e)
-	a.unwanted = w.wanted >= w.cfg.Capacity
+	a.unwanted = w.wanted-w.reporting >= w.cfg.Capacity
 	w.add(ctx, a)
 	return nil
 }

@@ -42,6 +42,7 @@ type Worker struct {
 	lease      time.Duration
 	attempts   map[string]*attempt
 	wanted     int // attempts that count towards the capacity
+	reporting  int // those of them whose handler is over, and whose end is being told
 	promised   int // credit that no assignment has used yet
 	restUntil  time.Time
 }
@@ -245,14 +246,27 @@ func (w *Worker) each(f func(*attempt)) {
 
 // release forgets an attempt that is over.
 func (w *Worker) release(a *attempt) {
+	reporting := false
+	a.set(func() { reporting = a.reporting })
 	w.mu.Lock()
 	delete(w.attempts, a.id.ID)
 	if !a.unwanted {
 		w.wanted--
 	}
+	if reporting {
+		w.reporting--
+	}
 	w.mu.Unlock()
 	signal(w.idle)
 	signal(w.slots)
+}
+
+// reports notes that the handler of an attempt is over and its end is being told.
+func (w *Worker) reports(a *attempt) {
+	a.set(func() { a.reporting = true })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reporting++
 }
 
 // signal wakes the one that waits on ch, now or next.

@@ -51,10 +51,11 @@ type Server struct {
 	queues        map[string]bool
 	tasks         []*task // in the order of their submission
 	attempts      map[string]*attempt
-	tokens        map[string]uint64   // last token by resource key
-	holders       map[string]*attempt // by resource key
-	registrations map[string]string   // by process
-	drained       map[string]bool     // by process: said goodbye properly
+	tokens        map[string]uint64            // last token by resource key
+	holders       map[string]*attempt          // by resource key
+	registrations map[string]string            // by process
+	held          map[string]map[*attempt]bool // live attempts, by process
+	drained       map[string]bool              // by process: said goodbye properly
 	sessions      []*session
 	faults        []*planted
 }
@@ -81,6 +82,7 @@ func NewServer(t TB, cfg ServerConfig) *Server {
 		changed: make(chan struct{}), attempts: make(map[string]*attempt),
 		tokens: make(map[string]uint64), holders: make(map[string]*attempt),
 		registrations: make(map[string]string), drained: make(map[string]bool),
+		held: make(map[string]map[*attempt]bool),
 	}
 	s.queues = map[string]bool{s.QueueID: true}
 	s.l.admit, s.l.script, s.l.gone = s.admit, s.meet, s.part
@@ -269,7 +271,10 @@ func (s *Server) register(one *session, m Message) reply {
 		NodeID: "workertest", LeaseMS: millis(s.lease), PingMS: 20_000, MaxFrame: wire.MaxFrame,
 		ServerTime: time.Now().UTC().Format(time.RFC3339Nano),
 	}
-	for _, a := range s.liveOf(h.ProcessID) {
+	if s.held[h.ProcessID] == nil {
+		s.held[h.ProcessID] = make(map[*attempt]bool)
+	}
+	for a := range s.held[h.ProcessID] {
 		ok.Attempts = append(ok.Attempts, wire.Held{AttemptID: a.id, Epoch: a.epoch})
 	}
 	return reply{kind: wire.TypeHelloOK, data: ok}

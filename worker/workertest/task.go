@@ -78,6 +78,7 @@ func (s *Server) lapse(a *attempt) {
 // settle ends a live attempt, and moves its task.
 func (s *Server) settle(a *attempt, outcome string, retryable bool) {
 	a.timer.Stop()
+	delete(s.held[a.ProcessID], a)
 	a.State, a.Outcome, a.Retryable = orbit.AttemptEnded, outcome, retryable
 	if key := a.task.request.ConcurrencyKey; s.holders[key] == a {
 		delete(s.holders, key)
@@ -123,18 +124,6 @@ func (t *task) mayRepeat() bool {
 	return !t.wanted && started < t.request.Retry.MaxAttempts && time.Now().Before(t.deadline)
 }
 
-// liveOf returns the live attempts of a process.
-func (s *Server) liveOf(process string) (live []*attempt) {
-	for _, t := range s.tasks {
-		for _, a := range t.attempts {
-			if a.live() && a.ProcessID == process {
-				live = append(live, a)
-			}
-		}
-	}
-	return live
-}
-
 // assign gives waiting tasks to workers that have asked for some.
 func (s *Server) assign() {
 	for _, t := range s.tasks {
@@ -151,7 +140,7 @@ func (s *Server) assign() {
 func (s *Server) takerOf(t *task) (best *session) {
 	least := 0
 	for _, one := range s.sessions {
-		held := len(s.liveOf(one.hello.ProcessID))
+		held := len(s.held[one.hello.ProcessID])
 		if one.draining || one.credit == 0 || held >= one.hello.Capacity || !one.serves(t) {
 			continue
 		}
@@ -187,7 +176,7 @@ func (s *Server) give(t *task, one *session) {
 	}
 	a.timer = time.AfterFunc(s.lease, func() { s.expire(a) })
 	a.until = time.Now().Add(s.lease)
-	s.attempts[a.id] = a
+	s.attempts[a.id], s.held[a.ProcessID][a] = a, true
 	t.attempts, t.state = append(t.attempts, a), orbit.StateLeased
 	one.credit--
 	one.conn.SendText(a.assignment())

@@ -236,7 +236,7 @@ func (s *Server) WantDrained() {
 		s.t.Errorf("workertest: no worker has connected")
 	}
 	for _, process := range slices.Sorted(maps.Keys(s.drained)) {
-		if live := len(s.liveOf(process)); !s.drained[process] || live > 0 {
+		if live := len(s.held[process]); !s.drained[process] || live > 0 {
 			s.t.Errorf("workertest: worker %s has not drained: it said so: %t, attempts held: %d", process, s.drained[process], live)
 		}
 	}
