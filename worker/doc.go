@@ -53,8 +53,18 @@
 // safety IDEMPOTENT again, and hands only RECONCILE_ONLY tasks to a person. A
 // handler that does know says so with one of the functions above.
 //
+// # Capacity, middleware, a look inside
+//
+// Config.Capacity bounds what all handlers together hold; Config.HandlerCapacity gives a
+// handler slots of its own, such as one for a device that takes one job at a time.
+// Config.Middleware surrounds every handler. [Worker.Slots] shows what each slot is
+// occupied with, also by a handler that ignores the end of its context.
+//
+// Package workertest calls handlers without a server, and runs whole workers against a
+// server in memory that loses answers, connections and leases on demand.
+//
 // # Under the automatic worker
 //
 // [Dial] and [Conn] are the protocol itself, one method for each message, for those
-// who build their own runner.
+// who build their own runner. [Execute] calls a handler for them as a Worker does.
 package worker

@@ -135,7 +135,15 @@ func (c *Conn) Send(kind, ref string, data any) {
 		c.l.t.Errorf("workertest: encode %s: %v", kind, err)
 		return
 	}
-	c.SendText(fmt.Sprintf(`{"type":%q,"id":"s","ref":%q,"data":%s}`, kind, ref, text))
+	c.SendText(frame(kind, ref, string(text)))
+}
+
+// frame is a message of the server.
+func frame(kind, ref, data string) string {
+	if ref != "" {
+		return fmt.Sprintf(`{"type":%q,"ref":%q,"data":%s}`, kind, ref, data)
+	}
+	return fmt.Sprintf(`{"type":%q,"data":%s}`, kind, data)
 }
 
 // SendText sends a text frame as it is.

@@ -77,9 +77,10 @@ func (s *Server) resume(a *attempt, m Message) reply {
 	a.Resumes++
 	r := wire.Resumed{AttemptID: a.id, Epoch: a.epoch, Status: wire.ResumeLost}
 	switch {
-	case a.receipt != "":
+	case !a.live() && a.late() == wire.CodeEnded:
 		r.Status = wire.ResumeFinished
 	case a.State == orbit.AttemptRunning:
+		s.extend(a)
 		r.Status, r.Running, r.CancelRequested = wire.ResumeKeep, true, a.task.wanted
 		r.LeaseMS, r.TimeoutMS = millis(a.leaseLeft()), millis(time.Until(a.end))
 	case a.live():
@@ -93,17 +94,16 @@ func (s *Server) renew(a *attempt, m Message) reply {
 	if err := m.Decode(&r); err != nil {
 		return s.breach(m, err.Error())
 	}
-	switch a.State {
-	case orbit.AttemptEnded:
+	if !a.live() {
 		return a.tooLate()
-	case orbit.AttemptLeased:
-		return refusal(orbit.CodeStateConflict, "the attempt has not started", a.id)
 	}
 	a.Renewals++
 	if r.Progress != "" {
 		a.Progress = append(a.Progress, r.Progress)
 	}
-	s.extend(a)
+	if a.State == orbit.AttemptRunning { // what has not started gets no longer lease
+		s.extend(a)
+	}
 	return reply{kind: wire.TypeRenewed, data: wire.Renewed{
 		AttemptID: a.id, Epoch: a.epoch, LeaseMS: millis(a.leaseLeft()), CancelRequested: a.task.wanted,
 	}}
@@ -118,46 +118,49 @@ func (s *Server) finish(a *attempt, m Message) reply {
 	}
 	a.Finishes++
 	switch {
-	case a.receipt != "" && a.receipt == f.Receipt:
+	case a.report != "" && a.report == string(m.Data):
 		return reply{kind: wire.TypeFinished, data: a.answer}
 	case !a.live():
 		a.Late = append(a.Late, f.Outcome)
-		return reply{kind: wire.TypeFinished, data: wire.Finished{AttemptID: a.id, Epoch: a.epoch, Status: a.ended(), TaskState: a.task.state}}
+		answer := wire.Finished{AttemptID: a.id, Epoch: a.epoch, Status: a.late(), TaskState: a.task.state}
+		if a.report != "" {
+			answer.Status = wire.FinishFinished
+		}
+		return reply{kind: wire.TypeFinished, data: answer}
 	case a.State == orbit.AttemptLeased:
 		return refusal(orbit.CodeStateConflict, "the attempt has not started", a.id)
 	case f.Outcome == orbit.OutcomeCancelled && !a.task.wanted:
-		return refusal(orbit.CodeInvalidArgument, "outcome: CANCELLED is only for an attempt whose cancel was requested", a.id)
+		return refusal(orbit.CodeStateConflict, "outcome CANCELLED needs a cancel intent", a.id)
 	}
-	a.receipt, a.Result, a.Error = f.Receipt, f.Result, f.Error
+	a.report, a.Result, a.Error = string(m.Data), f.Result, f.Error
 	s.settle(a, f.Outcome, f.Retryable)
 	a.answer = wire.Finished{AttemptID: a.id, Epoch: a.epoch, Status: wire.FinishRecorded, TaskState: a.task.state}
 	return reply{kind: wire.TypeFinished, data: a.answer}
 }
 
+// giveBack takes back what has not started. What has ended already is answered alike.
 func (s *Server) giveBack(a *attempt, m Message) reply {
-	switch {
-	case a.State == orbit.AttemptRunning:
+	if a.State == orbit.AttemptRunning {
 		return refusal(orbit.CodeStateConflict, "the attempt has started", a.id)
-	case a.live():
+	}
+	if a.live() {
 		s.settle(a, orbit.OutcomeReturned, false)
-	case a.Outcome != orbit.OutcomeReturned:
-		return a.tooLate()
 	}
 	return reply{kind: wire.TypeReturned, data: wire.Returned{AttemptID: a.id, Epoch: a.epoch}}
 }
 
-// ended tells how the attempt has ended, for whoever comes too late. The codes of refusals
-// and the answers to a late report have the same names.
-func (a *attempt) ended() string {
+// late tells why a message about an attempt that has ended comes too late. The codes of
+// refusals and the answers to late reports have the same names.
+func (a *attempt) late() string {
 	switch {
-	case a.receipt != "":
-		return wire.FinishFinished
 	case a.task.attempts[len(a.task.attempts)-1] != a:
-		return wire.FinishReplaced
+		return wire.CodeSuperseded
+	case a.report == "" && a.Outcome != orbit.OutcomeCancelled:
+		return wire.CodeLeaseExpired
 	}
-	return wire.FinishExpired
+	return wire.CodeEnded
 }
 
 func (a *attempt) tooLate() reply {
-	return refusal(a.ended(), "the attempt has ended: "+a.Outcome, a.id)
+	return refusal(a.late(), "the attempt has ended: "+a.Outcome, a.id)
 }

@@ -2,7 +2,6 @@ package workertest
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -31,9 +30,9 @@ type attempt struct {
 	until time.Time // end of the lease
 	end   time.Time // of the attempt's time, once it runs
 	timer *time.Timer
-	// receipt and answer are those of the report that ended it.
-	receipt string
-	answer  wire.Finished
+	// report and answer are those that ended it. A repeat has the same text.
+	report string
+	answer wire.Finished
 }
 
 func (a *attempt) live() bool { return a.State != orbit.AttemptEnded }
@@ -190,7 +189,7 @@ func (a *attempt) assignment() string {
 	offer.Task.Payload = json.RawMessage(place)
 	text, _ := json.Marshal(offer) // has no member that could fail
 	data := strings.Replace(string(text), place, string(a.task.request.Payload), 1)
-	return fmt.Sprintf(`{"type":%q,"id":"s","data":%s}`, wire.TypeAssign, data)
+	return frame(wire.TypeAssign, "", data)
 }
 
 // offer is the assignment as it is sent, without the payload.
