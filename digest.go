@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/orbitkit/orbit/internal/strictjson"
@@ -37,16 +38,26 @@ func ParseDigest(text string) (algorithm string, d Digest, err error) {
 	return algorithm, d, err
 }
 
+// texts are rooms for canonical texts, which nobody needs once they are hashed.
+var texts = sync.Pool{New: func() any { return new([]byte) }}
+
 // digest returns the digest of a normalised request with this canonical payload.
 func (r *SubmitTaskRequest) digest(payload []byte) Digest {
-	return digestOf(r.appendCanonical(make([]byte, 0, 512+len(payload)), payload))
+	const keep = 64 << 10 // larger rooms are left to the collector
+	room := texts.Get().(*[]byte)
+	text := r.appendCanonical(append((*room)[:0], digestPrefix...), payload)
+	d := Digest(sha256.Sum256(text))
+	if *room = text; cap(text) <= keep {
+		texts.Put(room)
+	}
+	return d
 }
 
+const digestPrefix = DigestAlgorithm + "\n"
+
+// digestOf returns the digest of a canonical text.
 func digestOf(canonical []byte) Digest {
-	h := sha256.New()
-	h.Write([]byte(DigestAlgorithm + "\n"))
-	h.Write(canonical)
-	return Digest(h.Sum(nil))
+	return sha256.Sum256(append([]byte(digestPrefix), canonical...))
 }
 
 // appendCanonical appends the canonical text, its members in the order of their

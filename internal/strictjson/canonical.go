@@ -125,9 +125,15 @@ func (r *reader) canonicalMember(dst []byte) ([]byte, error) {
 		return nil, err
 	}
 	m := member{name: len(r.names), start: len(dst)}
-	r.names = append(r.names, unquote(name)...)
+	if bytes.IndexByte(name, '\\') < 0 {
+		r.names = append(r.names, name[1:len(name)-1]...)
+		dst = append(append(dst, name...), ':')
+	} else {
+		text := unquote(name)
+		r.names = append(r.names, text...)
+		dst = append(AppendCanonicalString(dst, text), ':')
+	}
 	m.nameEnd = len(r.names)
-	dst = append(appendLiteral(dst, name), ':')
 	if dst, err = r.canonical(dst); err != nil {
 		return nil, err
 	}

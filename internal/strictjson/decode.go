@@ -175,7 +175,8 @@ func (r *reader) foreign(v *Value) (err error) {
 		return r.mismatch(ruleNull)
 	}
 	from := r.dec.InputOffset()
-	room := make([]byte, 0, len(r.data)-int(from)) // canonical text is seldom longer
+	left := len(r.data) - int(from)
+	room := make([]byte, 0, left+left/8) // canonical text is seldom longer: numbers grow a little
 	if v.Canonical, err = r.canonical(room); err != nil {
 		return err
 	}
