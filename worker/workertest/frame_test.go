@@ -11,7 +11,7 @@ import (
 	"github.com/orbitkit/orbit/internal/wire/wiretest"
 )
 
-// WRK-010, TEST-015: what the fake assigns is an assignment by the protocol's schema.
+// What the fake assigns is an assignment by the protocol's schema.
 func TestAssignmentsKeepToTheSchema(t *testing.T) {
 	for name, key := range map[string]string{"Keyless": "", "Keyed": "object/42"} {
 		t.Run(name, func(t *testing.T) {

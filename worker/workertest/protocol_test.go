@@ -74,7 +74,7 @@ func (p *peer) resume(a worker.Attempt) {
 	p.note("resume", fmt.Sprintf("kept=%t running=%t finished=%t", got.Kept, got.Running, got.Finished), err)
 }
 
-// WRK-014, WRK-015, REF-WRK-006, REF-WRK-007: every message in every state of an attempt has
+// Every message in every state of an attempt has
 // the answer that a task server gives. The example worker-protocol has the same from a real one.
 func TestServerAnswersPrecisely(t *testing.T) {
 	p := &peer{t: t, s: workertest.NewServer(t, workertest.ServerConfig{})}

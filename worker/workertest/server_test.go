@@ -35,7 +35,7 @@ func repeatable() orbit.SubmitTaskRequest {
 	return r
 }
 
-// REF-WRK-006, STATE-013: what handlers answer decides what becomes of tasks.
+// What handlers answer decides what becomes of tasks.
 func TestServerRunsTasksToTheirEnd(t *testing.T) {
 	s := workertest.NewServer(t, workertest.ServerConfig{})
 	no := errors.New("no")
@@ -74,7 +74,7 @@ func TestServerRunsTasksToTheirEnd(t *testing.T) {
 	s.WantDrained()
 }
 
-// REF-WRK-005: the payload travels byte for byte.
+// The payload travels byte for byte.
 func TestServerHandsThePayloadOnByteForByte(t *testing.T) {
 	s := workertest.NewServer(t, workertest.ServerConfig{})
 	s.Work(config(func(_ context.Context, e worker.Execution) (json.RawMessage, error) { return e.Task.Payload, nil }))
@@ -85,8 +85,8 @@ func TestServerHandsThePayloadOnByteForByte(t *testing.T) {
 	}
 }
 
-// KEY-001, TOK-001, WRK-017, WRK-020: one attempt at a time for a resource key, with growing
-// tokens, never more than the capacity in all, and no keyed task for who does not declare support.
+// WRK-017: one attempt at a time for a resource key, with growing tokens, and never more than
+// the capacity in all.
 func TestServerKeepsToKeysAndCapacity(t *testing.T) {
 	s := workertest.NewServer(t, workertest.ServerConfig{})
 	var keyed, all, most atomic.Int32
@@ -131,7 +131,7 @@ func TestServerKeepsToKeysAndCapacity(t *testing.T) {
 	}
 }
 
-// WRK-012, REF-WRK-006: answers are lost, and each attempt still runs once.
+// WRK-012: answers are lost, and each attempt still runs once.
 func TestServerLosesAnswers(t *testing.T) {
 	for _, message := range []string{workertest.MessageStart, workertest.MessageFinish} {
 		for what, f := range map[string]workertest.Fault{
@@ -158,7 +158,7 @@ func TestServerLosesAnswers(t *testing.T) {
 	}
 }
 
-// WRK-021, WRK-025, TEST-057: a lease that is not renewed ends the attempt, the handler's
+// WRK-025: a lease that is not renewed ends the attempt, the handler's
 // context and nothing else; what it reports then is kept beside.
 func TestServerEndsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestServerShowsRenewalsAndProgress(t *testing.T) {
 	})
 }
 
-// CAN-005, STATE-013: a cancel reaches tasks in each state.
+// CAN-023: a cancel reaches tasks in each state.
 func TestServerCancels(t *testing.T) {
 	s := workertest.NewServer(t, workertest.ServerConfig{})
 	waiting := s.Submit(request())
@@ -229,7 +229,7 @@ func TestServerCancels(t *testing.T) {
 	drain()
 }
 
-// WRK-012, WRK-014: dropped connections, a draining node and a refused credential are no end.
+// WRK-012: dropped connections, a draining node and a refused credential are no end.
 func TestServerDropsAndRefusesConnections(t *testing.T) {
 	s := workertest.NewServer(t, workertest.ServerConfig{})
 	release := make(chan struct{})
@@ -256,7 +256,7 @@ func TestServerDropsAndRefusesConnections(t *testing.T) {
 	s.WantDrained()
 }
 
-// REF-WRK-007: an attempt that is expired by hand is answered precisely, and replaced.
+// An attempt that is expired by hand is answered precisely, and replaced.
 func TestServerExpiresOnDemand(t *testing.T) {
 	s := workertest.NewServer(t, workertest.ServerConfig{Lease: 300 * time.Millisecond})
 	drain := s.Work(config(func(ctx context.Context, e worker.Execution) (json.RawMessage, error) {
@@ -277,7 +277,7 @@ func TestServerExpiresOnDemand(t *testing.T) {
 	drain()
 }
 
-// WRK-003, WRK-004, WRK-008: registration is fixed for a process, the flag decides about keyed tasks.
+// Registration is fixed for a process, the flag decides about keyed tasks.
 func TestServerHoldsProcessesToTheirRegistration(t *testing.T) {
 	s := workertest.NewServer(t, workertest.ServerConfig{})
 	r := worker.Registration{ProcessID: worker.NewProcessID(), Handlers: []worker.Handler{update}, Queues: []string{s.QueueID}, Capacity: 2}
