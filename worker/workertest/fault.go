@@ -54,8 +54,15 @@ func (s *Server) Inject(f Fault) {
 			kinds++
 		}
 	}
-	if kinds != 1 || f.Message == "" {
-		s.t.Fatalf("workertest: Fault: Message and one of Cut, Refuse, Lose, Silent and Delay must be set, have %+v", f)
+	switch f.Message {
+	case MessageHello, MessageStart, MessageResume, MessageRenew, MessageFinish, MessageReturn, MessageDrain:
+	default:
+		s.t.Fatalf("workertest: Fault: Message: %q must be one of the Message constants", f.Message)
+		return
+	}
+	if kinds != 1 {
+		s.t.Fatalf("workertest: Fault: one of Cut, Refuse, Lose, Silent and Delay must be set, have %+v", f)
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

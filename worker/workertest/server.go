@@ -58,6 +58,7 @@ type Server struct {
 	drained       map[string]bool              // by process: said goodbye properly
 	sessions      []*session
 	faults        []*planted
+	refused       error // why a worker of Work has ended early
 }
 
 // A session is the connection of a registered process.
@@ -123,7 +124,13 @@ func (s *Server) Work(cfg worker.Config) (drain func()) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
+	go func() {
+		err := w.Run(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.giveUp(err)
+		}
+		ended <- err
+	}()
 	drain = sync.OnceFunc(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -132,6 +139,14 @@ func (s *Server) Work(cfg worker.Config) (drain func()) {
 	})
 	s.t.Cleanup(drain)
 	return drain
+}
+
+// giveUp tells whoever waits for a task that a worker has ended early.
+func (s *Server) giveUp(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = err
+	s.change()
 }
 
 // Close ends the server and its connections, as a node that dies. It may be called

@@ -326,6 +326,20 @@ func TestServerHoldsProcessesToTheirRegistration(t *testing.T) {
 	c.Close()
 }
 
+// A worker that the server does not take fails the test at once, not after a long wait.
+func TestServerTellsThatNobodyWorks(t *testing.T) {
+	got := failing(func(t workertest.TB) {
+		s := workertest.NewServer(t, workertest.ServerConfig{})
+		cfg := config(answers(nil, nil))
+		cfg.Queues = []string{worker.NewProcessID()}
+		s.Work(cfg)
+		s.Await(s.Submit(request()))
+	})
+	if !strings.Contains(got, "nobody works on task") || !strings.Contains(got, "worker ended with") || !strings.Contains(got, "does not exist") {
+		t.Errorf("failed with %q", got)
+	}
+}
+
 // The helpers fail the test when they should.
 func TestServerFailsTheTest(t *testing.T) {
 	for want, f := range map[string]func(t workertest.TB, s *workertest.Server){
@@ -334,6 +348,13 @@ func TestServerFailsTheTest(t *testing.T) {
 		},
 		"one of Cut, Refuse, Lose, Silent and Delay must be set": func(_ workertest.TB, s *workertest.Server) {
 			s.Inject(workertest.Fault{Message: workertest.MessageFinish, Lose: true, Cut: true})
+		},
+		`"task.done" must be one of the Message constants`: func(_ workertest.TB, s *workertest.Server) {
+			s.Inject(workertest.Fault{Message: "task.done", Lose: true})
+		},
+		"StartDeadlineAt: must not be set": func(_ workertest.TB, s *workertest.Server) {
+			at := time.Now().Truncate(time.Second)
+			s.Submit(orbit.SubmitTaskRequest{Handler: "h", AvailableAt: &at})
 		},
 		"no worker has connected": func(_ workertest.TB, s *workertest.Server) { s.WantDrained() },
 		"there is no task":        func(_ workertest.TB, s *workertest.Server) { s.Cancel("x", "") },

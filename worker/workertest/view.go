@@ -2,6 +2,7 @@ package workertest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -82,7 +83,8 @@ func (t *task) view() Task {
 
 // Submit accepts a task under the rules of the server and returns its id. QueueID,
 // HandlerVersion, PayloadVersion and Payload may be left out; they are the server's QueueID,
-// "v1", "v1" and {} then.
+// "v1", "v1" and {} then. AvailableAt and StartDeadlineAt are refused: the server does not
+// wait.
 func (s *Server) Submit(r orbit.SubmitTaskRequest) string {
 	s.t.Helper()
 	fill(&r.QueueID, s.QueueID)
@@ -92,6 +94,9 @@ func (s *Server) Submit(r orbit.SubmitTaskRequest) string {
 		r.Payload = json.RawMessage("{}")
 	}
 	_, accepted, err := r.Freeze()
+	if err == nil && (r.AvailableAt != nil || r.StartDeadlineAt != nil) {
+		err = errors.New("AvailableAt, StartDeadlineAt: must not be set")
+	}
 	if err != nil {
 		s.t.Fatalf("workertest: Submit: %v", err)
 		return ""
@@ -188,10 +193,14 @@ func (s *Server) AwaitUntil(id string, f func(Task) bool) Task {
 	patience := s.l.patience()
 	for {
 		s.mu.Lock()
-		changed := s.changed
+		changed, refused := s.changed, s.refused
 		s.mu.Unlock()
 		now := s.Task(id)
 		if f(now) {
+			return now
+		}
+		if refused != nil {
+			s.t.Fatalf("workertest: nobody works on task %s: %v", id, refused)
 			return now
 		}
 		select {
