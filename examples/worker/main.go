@@ -30,7 +30,7 @@ func play(ctx context.Context, d *demo.Demo) error {
 		Queues: []string{queue.ID},
 		Handlers: map[worker.Handler]worker.HandlerFunc{
 			{Name: "file.convert", Version: "v1"}: convert,
-			{Name: "file.print", Version: "v1"}:   print,
+			{Name: "file.print", Version: "v1"}:   printFile,
 			scan:                                  o.scan,
 			{Name: "file.archive", Version: "v1"}: o.archive,
 		},
@@ -108,9 +108,9 @@ func success(ctx context.Context, d *demo.Demo, queue string) error {
 	)
 }
 
-// print cannot do anything at first and knows that nothing has happened. Had it only lost
+// printFile cannot do anything at first and knows that nothing has happened. Had it only lost
 // the answer of the printer it would return that error as it is: the outcome is unknown.
-func print(_ context.Context, e worker.Execution) (json.RawMessage, error) {
+func printFile(_ context.Context, e worker.Execution) (json.RawMessage, error) {
 	if e.Task.AttemptNumber == 1 {
 		return nil, worker.Retryable(errors.New("printer is busy, nothing was printed"))
 	}
