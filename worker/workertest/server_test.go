@@ -175,7 +175,7 @@ func TestServerEndsLeases(t *testing.T) {
 		}))
 		began := time.Now()
 		id := s.Submit(repeatable())
-		got := s.Want(id, orbit.StateSucceeded)
+		s.Want(id, orbit.StateSucceeded)
 		if took := time.Since(began); took < 15*time.Second || took > 16*time.Second {
 			t.Errorf("ended after %v, want the lease of 15s", took)
 		}
@@ -183,7 +183,7 @@ func TestServerEndsLeases(t *testing.T) {
 			t.Errorf("handler ended with %v", cause)
 		}
 		drain()
-		got = s.Task(id)
+		got := s.Task(id)
 		if got.String() != "SUCCEEDED after 2 attempts [UNKNOWN SUCCEEDED]" || len(got.Attempts[0].Late) != 1 || got.EffectUncertain {
 			t.Errorf("%v, late %q", got, got.Attempts[0].Late)
 		}
