@@ -28,9 +28,3 @@ func (c *call) capabilities() error {
 	}
 	return c.respond(http.StatusOK, data)
 }
-
-// worker hands the request to the handler of worker connections, which answers it.
-func (c *call) worker() error {
-	c.cfg.Worker.ServeHTTP(c.w, c.r)
-	return nil
-}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"slices"
+	"time"
 )
 
 // Routes returns what the interface serves, such as "GET /v1/tasks/{}:cancel", sorted. HEAD
@@ -38,3 +39,17 @@ func Public() []string {
 	slices.Sort(all)
 	return all
 }
+
+// A RefusalLog decides which refusals are told.
+type RefusalLog struct{ log *refusalLog }
+
+// NewRefusalLog returns one that has told nothing.
+func NewRefusalLog() RefusalLog { return RefusalLog{newRefusalLog()} }
+
+// Tell is what happens with a refusal of an address.
+func (l RefusalLog) Tell(address string, now time.Time) (withheld int, told bool) {
+	return l.log.tell(source{address: address}, now)
+}
+
+// Sources is how many are remembered.
+func (l RefusalLog) Sources() int { return l.log.sources.Len() }

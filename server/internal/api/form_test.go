@@ -44,6 +44,47 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	}
 }
 
+// An empty variable in front of :cancel leaves a path without an id, and the answer says so.
+func TestAMissingIDIsNamed(t *testing.T) {
+	n := onSQLite(t)
+	const id = "22222222222222222222222222222222"
+	const missing, other = "no such path: the id is missing?", "no such path"
+	for path, want := range map[string]string{
+		"/v1/tasks/": missing, "/v1/tasks/:cancel": missing, "/v1/tasks/:review": missing, "/v1/tasks//attempts": missing,
+		"/v1/tasks//attempts/" + id: missing, "/v1/tasks/" + id + "/attempts/": missing, "/v1/tasks/" + id + "/evidence/": missing,
+		"/v1/tasks//evidence/": missing, "/v1/queues/": missing,
+		"/": other, "/v1/": other, "/v1/tasks/:pause": other, "/v1/tasks/" + id + "/": other, "/v1/tasks/" + id + "/source/": other,
+		"/v1/tasks/" + id + ":pause": other, "/v1/queues/" + id + "/": other, "/v1/tasks/%2f": other, "/v1/application/": other,
+	} {
+		for _, method := range []string{"GET", "POST", "PATCH"} {
+			if got := n.do(ask{method: method, path: path}).want(t, 404, orbit.CodeNotFound); got.message != want {
+				t.Errorf("%s %s: message %q, want %q", method, path, got.message, want)
+			}
+		}
+	}
+}
+
+// API-022: HEAD has the status and the headers that GET has, also where nothing is found.
+func TestHeadIsGetWithoutItsBody(t *testing.T) {
+	n := onSQLite(t)
+	for _, a := range []ask{
+		{path: "/nothing"}, {path: "/v1/tasks/"}, {path: "/v1/tasks:batch"}, {path: "/v1/capabilities", token: "-"}, {path: "/v1/tasks"},
+		{path: "/v1/tasks/" + n.creds.QueueID}, {path: "/v1/queues/" + n.creds.QueueID},
+	} {
+		full := n.do(a)
+		a.method = "HEAD"
+		head := n.do(a)
+		if head.status != full.status || len(head.body) != 0 {
+			t.Errorf("HEAD %s = %d with %d bytes, want %d", a.path, head.status, len(head.body), full.status)
+		}
+		for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "Allow", "WWW-Authenticate"} {
+			if head.header.Get(name) != full.header.Get(name) {
+				t.Errorf("HEAD %s: %s %q, want %q", a.path, name, head.header.Get(name), full.header.Get(name))
+			}
+		}
+	}
+}
+
 // The colon of a custom method may be sent encoded.
 func TestEncodedColonIsTheSamePath(t *testing.T) {
 	n := onSQLite(t)

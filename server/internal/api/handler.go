@@ -44,6 +44,7 @@ type Config struct {
 type Handler struct {
 	cfg      Config
 	queues   *queueBook
+	refusals *refusalLog
 	bodies   *semaphore.Weighted
 	readies  readiness
 	draining atomic.Bool
@@ -61,12 +62,13 @@ func New(cfg Config) *Handler {
 	cfg.Log = Quiet(cfg.Log, cfg.DB.Dialect())
 	drained, drain := context.WithCancel(context.Background())
 	return &Handler{
-		drained: drained,
-		drain:   drain,
-		cfg:     cfg,
-		queues:  newQueueBook(cfg.DB),
-		bodies:  semaphore.NewWeighted(bodyBudget),
-		readies: readiness{probe: cfg.Ready},
+		drained:  drained,
+		drain:    drain,
+		cfg:      cfg,
+		queues:   newQueueBook(cfg.DB),
+		refusals: newRefusalLog(),
+		bodies:   semaphore.NewWeighted(bodyBudget),
+		readies:  readiness{probe: cfg.Ready},
 	}
 }
 
@@ -89,6 +91,7 @@ type call struct {
 	subject   string // id of the thing that the path names: a task or a queue
 	part      string // id of a part of it, such as an attempt
 	answered  bool
+	logged    bool // a line of the log names the request
 	read      bool // the body has been read to its end
 }
 
@@ -107,6 +110,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve answers or returns why not.
 func (c *call) serve() error {
 	route, subject, part, found := find(c.r)
+	if !found && idMissing(c.r) {
+		return errNoID
+	}
 	if !found {
 		return errNoPath
 	}

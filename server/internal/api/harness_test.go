@@ -34,7 +34,8 @@ type node struct {
 	api   *api.Handler
 	log   *safeBuffer
 
-	ready func(context.Context) error // overrides what /readyz asks
+	ready  func(context.Context) error // overrides what /readyz asks
+	worker http.HandlerFunc            // overrides what takes the connections of workers
 
 	mu    sync.Mutex
 	woken []int64
@@ -73,9 +74,9 @@ func (n *node) start(through *sqldb.DB) {
 		Auth:      auth.New(through),
 		Committer: committer,
 		Commands:  command.New(through, command.Config{Wake: n.wake, Cancelled: n.cancelled}),
-		Worker:    http.NotFoundHandler(),
+		Worker:    http.HandlerFunc(n.takeWorker),
 		Ready:     n.probe(through),
-		Log:       slog.New(slog.NewJSONHandler(n.log, nil)),
+		Log:       slog.New(slog.NewJSONHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	web := httptest.NewServer(n.api)
 	n.url = web.URL
@@ -87,6 +88,15 @@ func (n *node) start(through *sqldb.DB) {
 		cancel()
 		running.Wait()
 	})
+}
+
+// takeWorker is what takes the connections of workers.
+func (n *node) takeWorker(w http.ResponseWriter, r *http.Request) {
+	if n.worker != nil {
+		n.worker(w, r)
+		return
+	}
+	http.NotFound(w, r)
 }
 
 // probe is what /readyz asks.

@@ -229,7 +229,12 @@ func TestListRefusesBadQueries(t *testing.T) {
 		"created_from":   {"created_from=", "created_from=2026-01-01", "created_from=2026-01-01T00:00:00", "created_from=2026-01-01t00:00:00Z", "created_from=2026-01-01T00:00:00.0000001Z", "created_from=1999-12-31T23:59:59Z", "created_from=9999-01-01T00:00:00Z", "created_from=2026-01-01T00:00:00+08:00", "created_from=2026-01-01T00:00:00Z&created_before=2026-01-01T00:00:00Z", "created_from=2026-01-01T01:00:00Z&created_before=2026-01-01T01:00:00%2B01:00", "created_from=2026-01-01T00:00:00Z&created_from=2026-01-01T00:00:00Z"},
 		"created_before": {"created_before=x", "created_before=2026-13-01T00:00:00Z", "created_before=2026-01-01T00:00:60Z"},
 		"cursor":         {"cursor=", "cursor=x", "cursor=" + strings.Repeat("A", 1024), "cursor=" + strings.Repeat("A", 1025), "cursor=AAAA&cursor=AAAA"},
-		"query":          {"offset=1", "Limit=1", "limit=1&x=", "limit=%zz", "a;b", "namespace_id=" + n.creds.NamespaceID, "=1"},
+		"query":          {"limit=%zz", "a;b"},
+		"offset":         {"offset=1", "offset=1&zz=2"},
+		"Limit":          {"Limit=1"},
+		"x":              {"limit=1&x="},
+		"namespace_id":   {"namespace_id=" + n.creds.NamespaceID},
+		`""`:             {"=1"},
 		"queue_id":       {"queue_id=" + n.creds.QueueID},
 	}
 	for field, queries := range bad {
@@ -247,6 +252,49 @@ func TestListRefusesBadQueries(t *testing.T) {
 		}
 	}
 	n.do(ask{method: "HEAD", path: n.tasks("limit=1")}).want(t, 200, "")
+}
+
+// A parameter that is not known is named, and what a client made up as its name stays short
+// and on its line.
+func TestAnUnknownParameterIsNamed(t *testing.T) {
+	n := onSQLite(t)
+	for query, shown := range map[string]string{
+		"handler=file.convert":                   `handler`,
+		"two%20words=1":                          `"two words"`,
+		"a%22b=1":                                `"a\"b"`,
+		"a%0Ab=1":                                `"a\nb"`,
+		"%E2%80%AE=1":                            `"\u202e"`,
+		"%FF=1":                                  `"\xff"`,
+		"limit%20=1":                             `"limit "`,
+		"state%3A=1":                             `"state:"`,
+		strings.Repeat("n", 64) + "=1":           strings.Repeat("n", 64),
+		strings.Repeat("n", 65) + "=1":           `"` + strings.Repeat("n", 64) + `\u2026"`,
+		strings.Repeat("%E9%94%AE", 9000) + "=1": `"` + strings.Repeat(`\u952e`, 64) + `\u2026"`,
+	} {
+		for _, path := range []string{n.tasks(query), "/v1/capabilities?" + query} { // a path with parameters and one without
+			got := n.do(ask{path: path}).want(t, 400, orbit.CodeInvalidArgument)
+			if got.message != shown+": is not a known parameter" {
+				t.Errorf("%.80s: message %q, want one about %s", query, got.message, shown)
+			}
+		}
+	}
+}
+
+// LIST-007: an offset with a bare + arrives with a blank; the message says how it is written.
+func TestALostPlusIsExplained(t *testing.T) {
+	n := onSQLite(t)
+	for query, rule := range map[string]string{
+		"created_from=2026-01-01T00:00:00+08:00":   "created_from: has a blank in it: + is written %2B in a query",
+		"created_before=2026-01-01T00:00:00+00:00": "created_before: has a blank in it: + is written %2B in a query",
+		"created_from=2026-01-01+00:00:00Z":        "created_from: must be an RFC 3339 time",
+		"created_from=+":                           "created_from: must be an RFC 3339 time",
+	} {
+		got := n.do(ask{path: n.tasks(query)}).want(t, 400, orbit.CodeInvalidArgument)
+		if !strings.HasPrefix(got.message, rule) {
+			t.Errorf("%s: message %q, want %q", query, got.message, rule)
+		}
+	}
+	n.page(n.tasks("created_from=2026-01-01T00:00:00%2B08:00"))
 }
 
 // LIST-001, LIST-002, AMB-029: who may list which queue.

@@ -14,6 +14,7 @@ func (c *call) logFailure(err error) {
 	if c.r.Context().Err() != nil {
 		return
 	}
+	c.logged = true
 	c.cfg.Log.ErrorContext(c.r.Context(), "request failed", "request_id", c.id.String(), "err", err)
 }
 

@@ -2,10 +2,8 @@ package api_test
 
 import (
 	"bytes"
-	"io"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -220,50 +218,6 @@ func TestDescriptionHasEveryPermission(t *testing.T) {
 	if !slices.Equal(known, auth.KnownPermissions()) {
 		t.Errorf("described %v, known %v", known, auth.KnownPermissions())
 	}
-}
-
-// The document is there for everyone, byte for byte, and may be kept.
-func TestDescriptionIsServed(t *testing.T) {
-	n := onSQLite(t)
-	want, err := os.ReadFile("openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tag := n.describe(t, http.MethodGet, "").Header.Get("ETag")
-	for _, c := range []struct {
-		method, match string
-		status        int
-		body          []byte
-	}{
-		{"GET", "", 200, want}, {"HEAD", "", 200, nil}, {"GET", `"other"`, 200, want}, {"GET", "W/" + tag + "x", 200, want},
-		{"GET", tag, 304, nil}, {"GET", `"other", W/` + tag, 304, nil}, {"GET", "*", 304, nil}, {"HEAD", tag, 304, nil},
-	} {
-		resp := n.describe(t, c.method, c.match)
-		body, err := io.ReadAll(resp.Body)
-		if err != nil || resp.StatusCode != c.status || !bytes.Equal(body, c.body) {
-			t.Errorf("%s with If-None-Match %q = %d, %d bytes (%v); want %d, %d bytes", c.method, c.match, resp.StatusCode, len(body), err, c.status, len(c.body))
-		}
-		if err := openapi(t).check(exchange{resp.Request, nil, resp.StatusCode, resp.Header, body}); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func (n *node) describe(t *testing.T, method, match string) *http.Response {
-	t.Helper()
-	req, err := http.NewRequest(method, n.url+"/openapi.yaml", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if match != "" {
-		req.Header.Set("If-None-Match", match)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { resp.Body.Close() })
-	return resp
 }
 
 // A check that nothing fails proves nothing: an exchange that does not fit is found.

@@ -1,9 +1,12 @@
 package api
 
 import (
+	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
@@ -46,10 +49,42 @@ func parseQuery(raw string, names []string) (parameters, error) {
 		p[name] = all[0]
 	}
 	if known < len(values) {
-		return nil, badRequest("query: has a parameter that is not known")
+		return nil, badRequest(shownName(firstUnknown(values, names)) + ": is not a known parameter")
 	}
 	return p, nil
 }
+
+// firstUnknown returns the first name, by its bytes, that is none of names.
+func firstUnknown(values url.Values, names []string) string {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(names, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// shownCharacters bounds how much of a name that a client made up is shown.
+const shownCharacters = 64
+
+// shownName is a name as a message shows it: quoted unless it is a plain word, so that it
+// can forge neither another message nor a line of a log.
+func shownName(name string) string {
+	if plainWord.MatchString(name) {
+		return name
+	}
+	shown, count := name, 0
+	for at := range name {
+		if count == shownCharacters {
+			shown = name[:at] + "…"
+			break
+		}
+		count++
+	}
+	return strconv.QuoteToASCII(shown)
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 const (
 	defaultLimit = 20
@@ -143,9 +178,18 @@ func (p parameters) instant(name string) (*int64, error) {
 		return nil, nil
 	}
 	t, err := orbit.ParseTime(text)
-	if err != nil {
+	switch {
+	case err != nil && lostPlus(text):
+		return nil, badRequest(name + ": has a blank in it: + is written %2B in a query")
+	case err != nil:
 		return nil, badRequest(name + ": " + err.Error())
 	}
 	micros := sqldb.Micros(t)
 	return &micros, nil
+}
+
+// lostPlus reports whether text is a time whose + a query has made a blank.
+func lostPlus(text string) bool {
+	_, err := orbit.ParseTime(strings.Replace(text, " ", "+", 1))
+	return err == nil
 }

@@ -12,10 +12,10 @@ var errNoQueue = notFound("no such queue")
 
 // mayReadQueues refuses a credential that has to do neither with tasks nor with queues.
 func (c *call) mayReadQueues() error {
-	if c.principal.Can(auth.TasksRead) {
+	if c.principal.Can(auth.TasksRead) || c.principal.Can(auth.QueuesManage) {
 		return nil
 	}
-	return c.require(auth.QueuesManage)
+	return denied("the credential needs " + auth.TasksRead + " or " + auth.QueuesManage)
 }
 
 // listQueues serves GET /v1/queues: the queues in the credential's scope, by name.

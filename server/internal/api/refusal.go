@@ -26,6 +26,7 @@ func (e *refusal) Error() string { return e.message }
 
 var (
 	errNoPath      = notFound("no such path")
+	errNoID        = notFound("no such path: the id is missing?")
 	errNoTask      = notFound("no such task")
 	errUnavailable = &refusal{
 		status:  http.StatusServiceUnavailable,

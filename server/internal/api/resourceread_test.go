@@ -120,7 +120,10 @@ func TestWhoMayReadQueues(t *testing.T) {
 		}
 		for _, path := range []string{"/v1/queues", "/v1/queues/" + n.creds.QueueID} {
 			n.do(ask{path: path}).want(t, 200, "")
-			n.do(ask{path: path, token: neither}).want(t, 403, orbit.CodePermissionDenied)
+			refused := n.do(ask{path: path, token: neither}).want(t, 403, orbit.CodePermissionDenied)
+			if refused.message != "the credential needs tasks:read or queues:manage" {
+				t.Errorf("message %q does not name both permissions", refused.message)
+			}
 			n.do(ask{path: path, token: "-"}).want(t, 401, orbit.CodeUnauthenticated)
 			n.do(ask{path: path + "?x=1"}).want(t, 400, orbit.CodeInvalidArgument)
 		}

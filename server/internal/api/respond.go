@@ -15,12 +15,13 @@ func (c *call) respond(status int, data []byte) error {
 	return nil
 }
 
-// refuse answers an error, and logs one that nobody foresaw.
+// refuse logs an error and answers it.
 func (c *call) refuse(err error) {
 	e, foreseen := refusalOf(err)
 	if !foreseen {
 		c.logFailure(err)
 	}
+	c.logRefusal(e.status, e.code, Pattern(c.r))
 	c.respondRefusal(e)
 }
 

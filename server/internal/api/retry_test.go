@@ -122,6 +122,29 @@ func TestRepeatsAndRefusalsOfRetry(t *testing.T) {
 	})
 }
 
+// ERR-009 … ERR-011, REF-QUOTA-001, IDEM-021: a retry is a new task to the quotas. What is
+// refused leaves its key free, and what was made is answered though all is full.
+func TestAFullQuotaRefusesARetry(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, n *node) {
+		old := failed.make(n.hand(), "s")
+		other := n.submit("other", n.body()).want(t, 201, "").taskOf(t)
+		n.limitQueue(n.creds.QueueID, 1)
+		n.retry(old.ID, "k", old.Revision).refusedFull(t, orbit.CodeQueueFull)
+		n.limitApplication(1)
+		n.retry(old.ID, "k", old.Revision).refusedFull(t, orbit.CodeApplicationFull)
+		if n.count("idempotency WHERE operation = 4") != 0 || n.count("task") != 2 || n.get(old.ID).State != orbit.StateFailed {
+			t.Error("a refused retry left something")
+		}
+		n.cancel(other.ID, "c", 1).want(t, 200, "")
+		made := n.retry(old.ID, "k", old.Revision).want(t, 201, "").taskOf(t)
+		n.retry(old.ID, "k2", old.Revision).refusedFull(t, orbit.CodeApplicationFull)
+		if again := n.retry(old.ID, "k", old.Revision).want(t, 200, "").taskOf(t); again.ID != made.ID {
+			t.Errorf("repeat made %s, want %s", again.ID, made.ID)
+		}
+		n.verify()
+	})
+}
+
 // IDEM-020 for retries.
 func TestConcurrentRetriesWithOneKeyMakeOneTask(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {

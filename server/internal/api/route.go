@@ -101,6 +101,28 @@ func find(r *http.Request) (found route, subject, part string, ok bool) {
 	return route{}, "", "", false
 }
 
+// idMissing reports whether the path of a request would have been found if it had an id
+// where it has nothing, as when a shell's variable was empty.
+func idMissing(r *http.Request) bool {
+	path, ok := plainPath(r.URL)
+	for collection, routes := range below {
+		rest, inside := strings.CutPrefix(path, collection)
+		if !ok || !inside {
+			continue
+		}
+		subject, rest := cutAny(rest, "/:")
+		if _, found := routes[rest+"{}"]; found && rest != "" {
+			return true
+		}
+		if _, found := routes[rest]; !found {
+			rest, _ = cutPart(rest)
+		}
+		_, found := routes[rest]
+		return found && subject == ""
+	}
+	return false
+}
+
 // cutPart takes the id out of /parts/id.
 func cutPart(path string) (pattern, part string) {
 	at := strings.LastIndexByte(path, '/')
