@@ -27,6 +27,14 @@ type (
 	TaskFilter = admin.TaskFilter
 	// An Event is one line of the history of a task.
 	Event = admin.Event
+	// An AuditFilter says which rows of the audit are wanted.
+	AuditFilter = admin.AuditFilter
+	// An AuditEntry is one row of the audit.
+	AuditEntry = admin.AuditEntry
+	// A QueuedTask is the summary of a task, with the names of where it lies.
+	QueuedTask = admin.QueuedTask
+	// TaskDetails are what an operator may know of a task besides what its readers see.
+	TaskDetails = admin.TaskDetails
 	// A Decision ends the review of a task.
 	Decision = admin.Decision
 	// A KeyFilter says which resource keys are wanted.

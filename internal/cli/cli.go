@@ -17,8 +17,9 @@ import (
 	"github.com/orbitkit/orbit/internal/version"
 )
 
-// Exit codes: a mistake in flags, environment, address, database or schema is the
-// caller's to mend; anything else is a refusal or may go away by itself.
+// Exit codes: a mistake in flags, environment, names, address, database or schema is the
+// caller's to mend; anything else is a refusal by the state of things, or a failure that may
+// go away by itself.
 const (
 	ExitFailure = 1
 	ExitUsage   = 2
@@ -38,7 +39,16 @@ type Program struct {
 	// Mistakes tells which errors, besides those of Usage, are the caller's to mend.
 	// Default none.
 	Mistakes func(error) bool
+	// Variables is what the help of every command says of the environment, in one line or
+	// several. Default nothing.
+	Variables string
 }
+
+// exitCodes is what the help of every command says.
+const exitCodes = `Exit codes:
+  0 done; 1 refused by the state of things, or failed; 2 a mistake in flags, environment,
+  names or database
+`
 
 // Main runs the program with the arguments, environment and streams of the process and
 // exits. SIGINT and SIGTERM cancel the command's context; a second signal ends the
@@ -66,7 +76,7 @@ func untilSignal() context.Context {
 // env.Err, once, after the program's name.
 func (p Program) Run(ctx context.Context, args []string, env Environment) int {
 	root := p.Root(env)
-	prepare(root)
+	p.prepare(root)
 	root.SetArgs(args)
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
@@ -82,13 +92,18 @@ func (p Program) Run(ctx context.Context, args []string, env Environment) int {
 	return ExitFailure
 }
 
-func prepare(root *cobra.Command) {
+func (p Program) prepare(root *cobra.Command) {
 	root.Version = version.String()
 	root.SetVersionTemplate(root.Name() + " {{.Version}}\n")
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	complete(root)
+	notes := "\n" + exitCodes
+	if p.Variables != "" {
+		notes = "\nEnvironment:\n  " + strings.ReplaceAll(p.Variables, "\n", "\n  ") + "\n" + notes
+	}
+	root.SetHelpTemplate(root.HelpTemplate() + notes)
 }
 
 // complete gives each command that takes no arguments the error for one, and each that

@@ -48,7 +48,7 @@ func sample(env cli.Environment) *cobra.Command {
 	return root
 }
 
-var program = cli.Program{Root: sample, Mistakes: func(err error) bool { return errors.Is(err, errRefused) }}
+var program = cli.Program{Root: sample, Variables: "GREETING  what to say\nSTUCK     whether to stay", Mistakes: func(err error) bool { return errors.Is(err, errRefused) }}
 
 // CLI-014, CLI-017: exit codes, and one line for each error.
 func TestRunTellsMistakesFromFailures(t *testing.T) {
@@ -87,6 +87,19 @@ func TestVersionAndHelpSucceed(t *testing.T) {
 		env := cli.Environment{Out: &out, Err: io.Discard}
 		if code := program.Run(context.Background(), strings.Fields(args), env); code != 0 || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: exit %d, %q; want %q", args, code, &out, want)
+		}
+	}
+}
+
+// CLI-017: the help of each command, also of those deep in the tree, names the environment
+// and the exit codes.
+func TestEveryHelpNamesEnvironmentAndExitCodes(t *testing.T) {
+	for _, args := range []string{"--help", "group --help", "group one --help", "help group fail"} {
+		var out bytes.Buffer
+		program.Run(t.Context(), strings.Fields(args), cli.Environment{Out: &out, Err: io.Discard})
+		const want = "\nEnvironment:\n  GREETING  what to say\n  STUCK     whether to stay\n\nExit codes:\n  0 done; 1 refused"
+		if strings.Count(out.String(), want) != 1 {
+			t.Errorf("%s does not say once %q:\n%s", args, want, &out)
 		}
 	}
 }

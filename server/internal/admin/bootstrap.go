@@ -132,7 +132,7 @@ func (b Bootstrap) write(w *writer, c credential) (scope, error) {
 	if found.queue, err = w.insertQueue(found.namespace, b.Queue); err != nil {
 		return scope{}, err
 	}
-	return found, w.insertCredential(found.namespace, c)
+	return found, w.insertCredential(found.namespace, c, c.about().because(""))
 }
 
 // add makes another credential of what exists.
@@ -147,7 +147,7 @@ func (b Bootstrap) add(w *writer, found scope, c credential) (scope, error) {
 	if found.queue, err = findQueue(w.ctx, w.tx, found.namespace, b.Queue); err != nil {
 		return scope{}, err
 	}
-	return found, w.insertCredential(found.namespace, c)
+	return found, w.insertCredential(found.namespace, c, c.about().because(""))
 }
 
 // A scope is an application, a namespace in it and a queue in that, as far as they exist.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/orbitkit/orbit"
@@ -20,6 +22,7 @@ type CredentialRequest struct {
 	Queues      []string      // names; none means all queues of the namespace
 	ExpiresIn   time.Duration // from now by the database's clock; zero means never
 	Actor       string        // who does it, for the audit
+	Reason      string        // why, for the audit; at most 1,024 bytes
 }
 
 // Run makes the credential and returns it; its token is stored nowhere else. QueueID is
@@ -60,6 +63,9 @@ func (r *CredentialRequest) validate() (auth.Permissions, error) {
 			return nil, err
 		}
 	}
+	if err := checkReason(r.Reason); err != nil {
+		return nil, err
+	}
 	if r.ExpiresIn < 0 {
 		return nil, &InvalidError{"expires-in", "must not be negative"}
 	}
@@ -88,7 +94,7 @@ func (r CredentialRequest) write(w *writer, c credential) (scope, error) {
 			return scope{}, err
 		}
 		if !slices.Contains(c.queues, queue) {
-			c.queues = append(c.queues, queue)
+			c.queues, c.queueNames = append(c.queues, queue), append(c.queueNames, name)
 		}
 	}
 	if len(c.queues) > 0 {
@@ -96,7 +102,7 @@ func (r CredentialRequest) write(w *writer, c credential) (scope, error) {
 	} else if found.queue, err = w.oldestQueue(found.namespace); err != nil {
 		return scope{}, err
 	}
-	return found, w.insertCredential(found.namespace, c)
+	return found, w.insertCredential(found.namespace, c, c.about().because(r.Reason))
 }
 
 const selectOldestQueue = `
@@ -121,7 +127,39 @@ type credential struct {
 	digest      [32]byte
 	permissions auth.Permissions
 	queues      []sqldb.ID // none means all
+	queueNames  []string   // of queues, in their order
 	expires     *int64
+}
+
+// maxNamed bounds what the audit tells of the names of a credential's queues.
+const maxNamed = 1024 // bytes
+
+// about is what the audit tells of a new credential: what it may do, where, and until when.
+func (c credential) about() note {
+	n := note{"permissions " + strings.Join(c.permissions, " "), "all queues", "no end"}
+	if len(c.queues) > 0 {
+		n[1] = "queues " + listed(c.queueNames, maxNamed)
+	}
+	if c.expires != nil {
+		n[2] = "valid until " + sqldb.Time(*c.expires).Format(time.RFC3339)
+	}
+	return n
+}
+
+// listed quotes names, as many as fit, and tells how many more there are.
+func listed(names []string, most int) string {
+	text := ""
+	for i, name := range names {
+		quoted := strconv.Quote(name)
+		if len(text)+len(quoted) >= most {
+			return fmt.Sprintf("%s and %d more", text, len(names)-i)
+		}
+		if i > 0 {
+			text += " "
+		}
+		text += quoted
+	}
+	return text
 }
 
 func newCredential(name string, permissions auth.Permissions) credential {
@@ -154,7 +192,8 @@ func (c credential) file(s scope) orbit.Credentials {
 	}
 }
 
-func (w *writer) insertCredential(namespace sqldb.ID, c credential) error {
+// insertCredential makes a credential; about is what the audit tells of it.
+func (w *writer) insertCredential(namespace sqldb.ID, c credential, about string) error {
 	err := w.insert("credential", "credential",
 		"id, namespace_id, name, secret_digest, permissions, all_queues, expires_at, created_at",
 		c.id, namespace, []byte(c.name), c.digest[:], c.permissions.Column(), len(c.queues) == 0, c.expires, w.now)
@@ -167,6 +206,6 @@ func (w *writer) insertCredential(namespace sqldb.ID, c credential) error {
 			return err
 		}
 	}
-	w.audits = append(w.audits, audit{action: "credential.create", namespace: namespace, target: c.id})
+	w.audits = append(w.audits, audit{action: actionCreate, namespace: namespace, target: c.id, note: about})
 	return nil
 }

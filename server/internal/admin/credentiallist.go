@@ -24,6 +24,8 @@ type CredentialView struct {
 	CreatedAt   time.Time  `json:"created_at"`
 	ExpiresAt   *time.Time `json:"expires_at,omitempty"`
 	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
+	Replaces    string     `json:"replaces,omitempty"`    // id of the one that a rotation put it in the place of
+	ReplacedBy  string     `json:"replaced_by,omitempty"` // id of the one that a rotation put in its place
 }
 
 const selectCredentials = `
@@ -31,7 +33,7 @@ SELECT c.id, a.name, n.name, c.name, c.permissions, c.all_queues, c.created_at, 
 FROM credential c
 JOIN namespace n ON n.id = c.namespace_id
 JOIN application a ON a.id = n.application_id
-WHERE c.id > ?`
+WHERE `
 
 // Credentials lists at most limit credentials, the oldest first, whose ids are above
 // after. Without the name of an application it lists those of all, without the name of a
@@ -41,25 +43,48 @@ func (o *Operator) Credentials(ctx context.Context, application, namespace strin
 	if err != nil {
 		return nil, err
 	}
+	query := selectCredentials + "c.id > ?" + where + "\nORDER BY c.id\nLIMIT ?"
+	return o.readCredentials(ctx, query, slices.Concat([]any{after[:]}, of, []any{limit}))
+}
+
+// Credential reads one credential. Its error wraps ErrMissing if there is none.
+func (o *Operator) Credential(ctx context.Context, id sqldb.ID) (CredentialView, error) {
+	views, err := o.readCredentials(ctx, selectCredentials+"c.id = ?", []any{id})
+	switch {
+	case err != nil:
+		return CredentialView{}, err
+	case len(views) == 0:
+		return CredentialView{}, fmt.Errorf("credential %s %w", id, ErrMissing)
+	}
+	return views[0], nil
+}
+
+func (o *Operator) readCredentials(ctx context.Context, query string, args []any) ([]CredentialView, error) {
 	now, err := o.db.Now(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read database clock: %w", err)
 	}
 	views := []CredentialView{}
-	query := selectCredentials + where + "\nORDER BY c.id\nLIMIT ?"
-	err = sqldb.EachRow(ctx, o.db.Read(), query, slices.Concat([]any{after[:]}, of, []any{limit}), func(scan func(...any) error) error {
-		v, err := scanCredential(scan, now)
-		views = append(views, v)
+	var ids []sqldb.ID
+	err = sqldb.EachRow(ctx, o.db.Read(), query, args, func(scan func(...any) error) error {
+		id, v, err := scanCredential(scan, now)
+		views, ids = append(views, v), append(ids, id)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list credentials: %w", err)
 	}
+	related, err := successions(ctx, o.db.Dialect(), o.db.Read(), ids...)
+	if err != nil {
+		return nil, err
+	}
 	for i := range views {
+		s := related[ids[i]]
+		views[i].Replaces, views[i].ReplacedBy = hexOf(s.replaces), hexOf(s.replacedBy)
 		if views[i].AllQueues {
 			continue
 		}
-		if views[i].Queues, err = o.queueNames(ctx, views[i].ID); err != nil {
+		if views[i].Queues, err = o.queueNames(ctx, ids[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -79,9 +104,8 @@ func (o *Operator) credentialsOf(ctx context.Context, application, namespace str
 	return "\n  AND c.namespace_id = ?", []any{found.namespace}, err
 }
 
-func scanCredential(scan func(...any) error, now int64) (v CredentialView, err error) {
+func scanCredential(scan func(...any) error, now int64) (id sqldb.ID, v CredentialView, err error) {
 	var (
-		id               sqldb.ID
 		permissions      string
 		created          int64
 		expires, revoked sql.NullInt64
@@ -97,7 +121,7 @@ func scanCredential(scan func(...any) error, now int64) (v CredentialView, err e
 	default:
 		v.State = "active"
 	}
-	return v, err
+	return id, v, err
 }
 
 const selectQueueNames = `
@@ -107,13 +131,9 @@ JOIN queue q ON q.id = c.queue_id
 WHERE c.credential_id = ?
 ORDER BY q.name`
 
-func (o *Operator) queueNames(ctx context.Context, credential string) ([]string, error) {
-	id, err := sqldb.ParseID(credential)
-	if err != nil {
-		return nil, err
-	}
+func (o *Operator) queueNames(ctx context.Context, id sqldb.ID) ([]string, error) {
 	names := []string{}
-	err = sqldb.EachRow(ctx, o.db.Read(), selectQueueNames, []any{id}, func(scan func(...any) error) error {
+	err := sqldb.EachRow(ctx, o.db.Read(), selectQueueNames, []any{id}, func(scan func(...any) error) error {
 		var name string
 		err := scan(&name)
 		names = append(names, name)

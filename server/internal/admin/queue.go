@@ -30,8 +30,8 @@ func (o *Operator) Queue(ctx context.Context, p Place) (orbit.Queue, error) {
 	return o.reader.Queue(ctx, query.Scope{}, found.queue)
 }
 
-// CreateQueue makes a queue without limits. One of this name that exists is an
-// [*InvalidError].
+// CreateQueue makes a queue without limits. One of this name that exists is a
+// [*ConflictError].
 func (o *Operator) CreateQueue(ctx context.Context, p Place, reason string) (orbit.Queue, error) {
 	if err := p.validate(true); err != nil {
 		return orbit.Queue{}, err
@@ -61,7 +61,7 @@ func (o *Operator) CreateQueue(ctx context.Context, p Place, reason string) (orb
 	})
 	switch {
 	case o.db.Dialect().Duplicate(err):
-		return orbit.Queue{}, &InvalidError{"queue", fmt.Sprintf("%q exists already in this namespace", p.Queue)}
+		return orbit.Queue{}, &ConflictError{fmt.Sprintf("queue %q exists already in this namespace", p.Queue)}
 	case err != nil:
 		return orbit.Queue{}, err
 	}

@@ -20,8 +20,8 @@ const MaxOverlap = 90 * 24 * time.Hour
 // permissions and queues, and returns it; its token is stored nowhere else. The old one
 // goes on for the overlap, or until it would have expired anyway; with no overlap it is
 // revoked at once. A new one expires after as long a life as the old one was given. All
-// that is one transaction. Its errors are [*InvalidError], also for an old credential that
-// has ended, ErrMissing, or the database's.
+// that is one transaction. Its errors are [*InvalidError], [*ConflictError] for an old
+// credential that has ended or is being replaced already, ErrMissing, or the database's.
 func (o *Operator) Rotate(ctx context.Context, id sqldb.ID, overlap time.Duration, reason string) (orbit.Credentials, error) {
 	if overlap < 0 || overlap > MaxOverlap {
 		return orbit.Credentials{}, &InvalidError{"overlap", fmt.Sprintf("must be between 0 and %v", MaxOverlap)}
@@ -56,7 +56,8 @@ func (w *writer) rotate(old sqldb.ID, c *credential, overlap time.Duration, reas
 	if made.queue, err = w.firstQueue(made.namespace, c); err != nil {
 		return scope{}, err
 	}
-	if err := w.insertCredential(made.namespace, *c); err != nil {
+	about := note{replacesPrefix + old.String()}
+	if err := w.insertCredential(made.namespace, *c, append(about, c.about()...).because(reason)); err != nil {
 		return scope{}, err
 	}
 	end := "revoked"
@@ -70,8 +71,8 @@ func (w *writer) rotate(old sqldb.ID, c *credential, overlap time.Duration, reas
 		end = "valid until " + sqldb.Time(until).Format(time.RFC3339)
 		err = w.expire(old, until)
 	}
-	n := note{"replaced by " + c.id.String(), end}
-	w.audits = append(w.audits, audit{action: "credential.rotate", namespace: made.namespace, target: old, note: n.because(reason)})
+	n := note{replacedByPrefix + c.id.String(), end}
+	w.audits = append(w.audits, audit{action: actionRotate, namespace: made.namespace, target: old, note: n.because(reason)})
 	return made, err
 }
 
@@ -96,39 +97,46 @@ func (w *writer) lockCredential(id sqldb.ID, c *credential) (s scope, expires sq
 	case err != nil:
 		return s, expires, fmt.Errorf("look up credential: %w", err)
 	case revoked.Valid:
-		return s, expires, &InvalidError{"credential", "has been revoked: make a new one with create"}
+		return s, expires, &ConflictError{fmt.Sprintf("credential %s has been revoked: make a new one with create", id)}
 	case expires.Valid && expires.Int64 <= w.now:
-		return s, expires, &InvalidError{"credential", "has expired: make a new one with create"}
+		return s, expires, &ConflictError{fmt.Sprintf("credential %s has expired: make a new one with create", id)}
+	}
+	if err := w.refuseReplaced(id); err != nil {
+		return s, expires, err
 	}
 	s.environment, c.name = string(environment), string(name)
-	c.permissions, c.queues, c.expires = auth.Permissions(strings.Split(string(permissions), ",")), nil, nil
+	c.permissions, c.queues, c.queueNames, c.expires = auth.Permissions(strings.Split(string(permissions), ",")), nil, nil, nil
 	if expires.Valid {
 		until := w.now + expires.Int64 - created
 		c.expires = &until
 	}
 	if !all {
-		c.queues, err = queuesOf(w.ctx, w.tx, id)
+		err = c.readQueues(w.ctx, w.tx, id)
 	}
 	return s, expires, err
 }
 
 const selectQueuesOf = `
-SELECT queue_id
-FROM credential_queue
-WHERE credential_id = ?
-ORDER BY queue_id`
+SELECT c.queue_id, q.name
+FROM credential_queue c
+JOIN queue q ON q.id = c.queue_id
+WHERE c.credential_id = ?
+ORDER BY c.queue_id`
 
-func queuesOf(ctx context.Context, q sqldb.Querier, id sqldb.ID) (queues []sqldb.ID, err error) {
-	err = sqldb.EachRow(ctx, q, selectQueuesOf, []any{id}, func(scan func(...any) error) error {
+// readQueues gives c the queues of another credential.
+func (c *credential) readQueues(ctx context.Context, q sqldb.Querier, other sqldb.ID) error {
+	c.queues, c.queueNames = nil, nil
+	err := sqldb.EachRow(ctx, q, selectQueuesOf, []any{other}, func(scan func(...any) error) error {
 		var queue sqldb.ID
-		err := scan(&queue)
-		queues = append(queues, queue)
+		var name string
+		err := scan(&queue, &name)
+		c.queues, c.queueNames = append(c.queues, queue), append(c.queueNames, name)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look up queues of credential: %w", err)
+		return fmt.Errorf("look up queues of credential: %w", err)
 	}
-	return queues, nil
+	return nil
 }
 
 // firstQueue is the one that a credentials file names.

@@ -102,6 +102,49 @@ func TestAnOverlapDoesNotLengthenALife(t *testing.T) {
 	}
 }
 
+// REF-AUTH-001: one that is being replaced has the end of the overlap for its own; who rotates
+// it again would give that to the new one. It is refused, and its heir is named.
+func TestACredentialThatIsBeingReplacedIsNotRotatedAgain(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, db *dbtest.DB) {
+		old, err := first("default").Run(t.Context(), db.DB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := admin.NewOperator(db.DB, "who")
+		heir, err := o.Rotate(t.Context(), idOf(t, old), time.Hour, "replaced by nobody")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var conflict *admin.ConflictError
+		_, err = o.Rotate(t.Context(), idOf(t, old), time.Hour, "")
+		if !errors.As(err, &conflict) || !strings.Contains(err.Error(), "rotate "+idOf(t, heir).String()+" instead") {
+			t.Errorf("second rotation = %v, want a conflict that names %s", err, idOf(t, heir))
+		}
+		if _, err := o.Rotate(t.Context(), idOf(t, heir), time.Hour, ""); err != nil {
+			t.Errorf("rotation of the heir: %v", err)
+		}
+		if n := count(t, db, "credential WHERE expires_at IS NULL"); n != 1 {
+			t.Errorf("%d credentials without an end, want 1, the newest", n)
+		}
+		// Who revoked the heir has no successor to go on with.
+		last, err := admin.CredentialRequest{Application: "app", Namespace: "default", Permissions: []string{"tasks:read"}, Actor: "who"}.Run(t.Context(), db.DB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost, err := o.Rotate(t.Context(), idOf(t, last), time.Hour, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Revoke(t.Context(), idOf(t, lost), ""); err != nil {
+			t.Fatal(err)
+		}
+		_, err = o.Rotate(t.Context(), idOf(t, last), time.Hour, "")
+		if !errors.As(err, &conflict) || !strings.Contains(err.Error(), "make a new one with create") {
+			t.Errorf("rotation after the heir was revoked = %v, want a conflict that says create", err)
+		}
+	})
+}
+
 // Of rotations of one credential at one moment without an overlap exactly one makes a new
 // one.
 func TestACredentialIsReplacedOnce(t *testing.T) {
@@ -118,12 +161,12 @@ func TestACredentialIsReplacedOnce(t *testing.T) {
 		running.Wait()
 		made := 0
 		for _, err := range errs {
-			var invalid *admin.InvalidError
+			var conflict *admin.ConflictError
 			switch {
 			case err == nil:
 				made++
-			case !errors.As(err, &invalid) || invalid.Field != "credential":
-				t.Errorf("Rotate = %v, want nil or an InvalidError of the credential", err)
+			case !errors.As(err, &conflict):
+				t.Errorf("Rotate = %v, want nil or a ConflictError", err)
 			}
 		}
 		if made != 1 || count(t, db, "credential") != 2 {

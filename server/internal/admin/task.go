@@ -16,7 +16,23 @@ import (
 type TaskFilter struct {
 	State       string   // one of the contract's; empty means any
 	BusinessKey string   // compared as bytes; empty means any
+	From        *int64   // of the creation, microseconds UTC, inclusive
+	Before      *int64   // exclusive
 	After       sqldb.ID // the last task of the page before; zero means from the newest on
+}
+
+// reads is the filter of a read of one queue.
+func (f *TaskFilter) reads(queue sqldb.ID) (query.TaskFilter, error) {
+	q := query.TaskFilter{Queue: queue, BusinessKey: f.BusinessKey, CreatedFrom: f.From, CreatedBefore: f.Before}
+	if f.From != nil && f.Before != nil && *f.From >= *f.Before {
+		return q, &InvalidError{"from", "must be earlier than before"}
+	}
+	if err := orbit.ValidateBusinessKey(f.BusinessKey); f.BusinessKey != "" && err != nil {
+		return q, invalid("business-key", err)
+	}
+	var err error
+	q.State, err = parseState(f.State)
+	return q, err
 }
 
 // Tasks lists at most limit summaries of tasks of a queue, the newest first, and reports
@@ -27,18 +43,15 @@ func (o *Operator) Tasks(ctx context.Context, p Place, f TaskFilter, limit int) 
 	if err != nil {
 		return nil, "", err
 	}
-	state, err := parseState(f.State)
+	reads, err := f.reads(found.queue)
 	if err != nil {
 		return nil, "", err
-	}
-	if err := orbit.ValidateBusinessKey(f.BusinessKey); f.BusinessKey != "" && err != nil {
-		return nil, "", invalid("business-key", err)
 	}
 	after, err := o.placeOf(ctx, found.queue, f.After)
 	if err != nil {
 		return nil, "", err
 	}
-	page, err := o.reader.Tasks(ctx, query.TaskFilter{Queue: found.queue, State: state, BusinessKey: f.BusinessKey}, after, limit)
+	page, err := o.reader.Tasks(ctx, reads, after, limit)
 	if page.Next != nil {
 		next = page.Next.ID.String()
 	}

@@ -17,13 +17,13 @@ func (e *examiner) schema(ctx context.Context) ([]Finding, error) {
 	err := migrations.Check(ctx, e.db, migrations.Server, e.opt.MinSchema, e.opt.MaxSchema)
 	var version *migrations.VersionError
 	if errors.As(err, &version) && version.Found == 0 {
-		return e.noBook(ctx, err)
+		return e.noBook(ctx)
 	}
 	switch {
 	case e.db.Dialect().Refused(err):
 		return nil, err
 	case err != nil:
-		return fail("run orbit-migrate up, or use the release that fits", "%v", err), nil
+		return fail("", "%v", err), nil // it says what to do
 	}
 	at, err := migrations.Version(ctx, e.db, migrations.Server)
 	if err != nil {
@@ -33,7 +33,7 @@ func (e *examiner) schema(ctx context.Context) ([]Finding, error) {
 }
 
 // noBook tells a database without a schema from one whose book of migrations is hidden.
-func (e *examiner) noBook(ctx context.Context, missing error) ([]Finding, error) {
+func (e *examiner) noBook(ctx context.Context) ([]Finding, error) {
 	hidden, err := e.hidden(ctx)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,11 @@ func (e *examiner) noBook(ctx context.Context, missing error) ([]Finding, error)
 	if len(hidden) < len(tables()) && e.db.Dialect() != sqldb.SQLite {
 		return []Finding{{Level: Skipped, Text: "the check could not be made: it needs SELECT on the book of migrations"}}, nil
 	}
-	return fail("run orbit-migrate up, or give the user rights on the tables", "%v", missing), nil
+	e.bare = true
+	if e.db.Dialect() == sqldb.SQLite {
+		return fail("run orbit-migrate up", "the database has no schema"), nil
+	}
+	return fail("run orbit-migrate up, or give the user rights on the tables", "the database has no schema, or hides it from this user"), nil
 }
 
 // A difference up to maxSkew is of no interest: every decision is made by the database's
@@ -98,14 +102,25 @@ func (e *examiner) leases(ctx context.Context) ([]Finding, error) {
 		return ok("none waits to be recovered"), nil
 	}
 	return fail("start a server node, and look into the logs of those that run",
-		"%s attempts whose lease ended up to %v ago have not been recovered", counted(n), ago(now, oldest)), nil
+		"%s whose lease ended up to %v ago %s not been recovered", counted(n, "attempt"), ago(now, oldest), have(n)), nil
 }
 
-func counted(n int) string {
-	if n == maxCounted {
-		return fmt.Sprintf("at least %d", n)
+// counted tells a number of things that was counted up to maxCounted.
+func counted(n int, thing string) string {
+	switch n {
+	case 1:
+		return "1 " + thing
+	case maxCounted:
+		return fmt.Sprintf("at least %d %ss", n, thing)
 	}
-	return fmt.Sprint(n)
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
 }
 
 func ago(now, then int64) time.Duration {
@@ -207,7 +222,7 @@ func (e *examiner) exhausted(ctx context.Context) ([]Finding, error) {
 	case err != nil:
 		return nil, err
 	case n > 0:
-		return fail("give the resources other keys: the tokens of these are used up, and nothing resets them (KEY-018)", "%s keys have no token left", counted(n)), nil
+		return fail("give the resources other keys: the tokens of these are used up, and nothing resets them (KEY-018)", "%s %s no token left", counted(n, "key"), have(n)), nil
 	}
 	return ok("every key has tokens left"), nil
 }

@@ -58,12 +58,14 @@ type examiner struct {
 	db   *sqldb.DB
 	opt  Options
 	vars map[string]string // variables of a MySQL or MariaDB server
+	bare bool              // there is no schema: the check of it found out
 }
 
 // A check looks at one thing. Without a finding all is well.
 type check struct {
 	name  string
 	deep  bool
+	data  bool // it reads tables of the schema
 	look  func(context.Context) ([]Finding, error)
 	needs string // the right without which it cannot be made
 }
@@ -75,12 +77,13 @@ func (e *examiner) checks() []check {
 	}
 	data := []check{
 		{name: "schema", look: e.schema, needs: "SELECT on the book of migrations"},
-		{name: "indexes", look: e.indexes, needs: "any right on the tables"},
+		{name: "indexes", data: true, look: e.indexes, needs: "any right on the tables"},
 		{name: "clock", look: e.clock},
-		{name: "expired leases", look: e.leases, needs: "SELECT on attempt"},
-		{name: "waiting tasks", look: e.waiting, needs: "SELECT on task, queue, namespace and application"},
-		{name: "keys exhausted", look: e.exhausted, needs: "SELECT on resource"},
-		{name: "contradictions", deep: true, look: e.contradictions, needs: "SELECT on all tables"},
+		{name: "expired leases", data: true, look: e.leases, needs: "SELECT on attempt"},
+		{name: "waiting tasks", data: true, look: e.waiting, needs: "SELECT on task, queue, namespace and application"},
+		{name: "reviews", data: true, look: e.reviews, needs: "SELECT on task and queue"},
+		{name: "keys exhausted", data: true, look: e.exhausted, needs: "SELECT on resource"},
+		{name: "contradictions", deep: true, data: true, look: e.contradictions, needs: "SELECT on all tables"},
 	}
 	return append(engine, data...)
 }
@@ -91,6 +94,9 @@ func (e *examiner) run(ctx context.Context, c check) []Finding {
 		if limit = deepTimeout; !e.opt.Deep {
 			return nil
 		}
+	}
+	if c.data && e.bare {
+		return []Finding{{Check: c.name, Level: Skipped, Text: "not made: no schema"}}
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -14,6 +14,7 @@ import (
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
 	"github.com/orbitkit/orbit/server/internal/dispatch/dispatchtest"
+	"github.com/orbitkit/orbit/server/internal/dispatch/plancheck"
 )
 
 // The table of indexes is what the migrations make, on every engine.
@@ -73,7 +74,7 @@ func TestFaultsInTheDataAreFound(t *testing.T) {
 			t.Errorf("a live lease: %+v", f)
 		}
 		w.Exec("UPDATE attempt SET lease_until = lease_until - 3600000000")
-		if f := level(t, db.DB, "expired leases"); f.Level != Failure || !strings.HasPrefix(f.Text, "1 attempts") {
+		if f := level(t, db.DB, "expired leases"); f.Level != Failure || !strings.HasPrefix(f.Text, "1 attempt whose") {
 			t.Errorf("a lease that ended an hour ago: %+v", f)
 		}
 		w.Exec("UPDATE attempt SET lease_until = lease_until + 3600000000")
@@ -85,7 +86,7 @@ func TestFaultsInTheDataAreFound(t *testing.T) {
 			t.Errorf("a key with its last token left: %+v", f)
 		}
 		w.SetKeyVersion(w.Namespace, "k", math.MaxUint64-1)
-		if f := level(t, db.DB, "keys exhausted"); f.Level != Failure || !strings.HasPrefix(f.Text, "1 keys") {
+		if f := level(t, db.DB, "keys exhausted"); f.Level != Failure || !strings.HasPrefix(f.Text, "1 key has") {
 			t.Errorf("a key without tokens: %+v", f)
 		}
 		w.Exec("UPDATE task SET attempt_count = 7 WHERE id = ?", id)
@@ -94,6 +95,61 @@ func TestFaultsInTheDataAreFound(t *testing.T) {
 		}
 		w.Exec("UPDATE task SET attempt_count = 1 WHERE id = ?", id)
 	}, migrations.Server)
+}
+
+// REF-REV-002: tasks that wait for a person are told, with the age of the oldest, over all
+// queues and by the index of queues and states.
+func TestReviewsThatWaitAreTold(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		w := dispatchtest.New(t, db.DB)
+		if f := level(t, db.DB, "reviews"); f.Level != OK {
+			t.Errorf("without any: %+v", f)
+		}
+		young := w.Submit(dispatchtest.Task{Namespace: w.Namespace, Queue: w.NewQueue("q"), Handler: "h"})
+		old := w.Submit(dispatchtest.Task{Namespace: w.Namespace, Queue: w.NewQueue("r"), Handler: "h"})
+		w.Exec("UPDATE task SET state = 4 WHERE id = ?", young)
+		if f := level(t, db.DB, "reviews"); f.Level != Warning || !strings.HasPrefix(f.Text, "1 task waits for a review") {
+			t.Errorf("one review: %+v", f)
+		}
+		w.Exec("UPDATE task SET state = 4, created_at = created_at - 7200000000 WHERE id = ?", old)
+		if f := level(t, db.DB, "reviews"); f.Level != Warning || !strings.HasPrefix(f.Text, "2 tasks wait") || !strings.Contains(f.Text, "2h0m") {
+			t.Errorf("two reviews: %+v", f)
+		}
+		w.Exec("UPDATE task SET state = 1") // as it was
+	}, migrations.Server)
+}
+
+func TestReviewsAreFoundByTheIndexOfStates(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		e := &examiner{db: db.DB}
+		plancheck.Run(t, db, []plancheck.Query{
+			{Name: "count", SQL: e.byState(countReviews), Args: []any{4, maxCounted}, Table: "t", Index: "task_state"},
+			{Name: "oldest", SQL: e.byState(selectOldestReview), Args: []any{4}, Table: "t", Index: "task_state"},
+		})
+	}, migrations.Server)
+}
+
+// A database without a schema has one failure; what cannot be looked at without a schema
+// says so, and says nothing of rights.
+func TestAnEmptyDatabaseHasOneFailure(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		skipped := 0
+		for _, f := range Examine(t.Context(), db.DB, Options{Deep: true, MinSchema: 1, MaxSchema: 99}) {
+			switch {
+			case f.Level == Failure && f.Check != "durability" && f.Check != "schema":
+				t.Errorf("finding = %+v", f)
+			case f.Check == "schema" && db.Engine == dbtest.SQLite && (f.Level != Failure || f.Do != "run orbit-migrate up" || strings.Contains(f.Text, "run")):
+				t.Errorf("finding = %+v", f)
+			case f.Level == Skipped && strings.Contains(f.Text, "refused"):
+				t.Errorf("finding = %+v", f)
+			case f.Level == Skipped && f.Text == "not made: no schema":
+				skipped++
+			}
+		}
+		if skipped != 6 {
+			t.Errorf("%d checks were not made for want of a schema, want 6", skipped)
+		}
+	})
 }
 
 // Each setting of a MySQL or MariaDB server that breaks a promise, or may, is told.
