@@ -166,38 +166,64 @@ func tooFewPermissions(t *testing.T, programs binaries, i *installation) {
 	}
 }
 
-// shell runs the commands of README.md as they stand there, the task id filled in by hand as
-// a reader would (CLI-007).
+// shell runs the commands of README.md as they stand there, in each shell that is here, with
+// no more than what README.md exports (CLI-007).
 func shell(t *testing.T, i *installation) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("no curl")
 	}
+	exports, commands := shellBlocks(t)
+	exports = strings.NewReplacer("http://127.0.0.1:8080", i.url, "/tmp/orbit.json", i.credentials("full")).Replace(exports)
+	for _, name := range []string{"sh", "bash", "zsh"} {
+		if _, err := exec.LookPath(name); err != nil {
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), name, "-euc", exports+commands)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + i.dir}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+		id, answers, _ := strings.Cut(string(out), "\n")
+		answered := strings.Count(answers, `"id":"`+id+`"`)
+		repeat := name != "sh" // the task of the first shell is cancelled and no more in the list
+		if !orbit.ValidID(id) || answered != 3 && !repeat || answered != 2 && repeat || strings.Contains(answers, `"error"`) ||
+			!strings.Contains(answers, `"state":"CANCELLED"`) || !strings.Contains(answers, "9007199254740993") {
+			t.Errorf("%s answered %s", name, out)
+		}
+	}
+}
+
+// shellBlocks returns what README.md exports and what it lets the reader type after that.
+func shellBlocks(t *testing.T) (exports, commands string) {
+	t.Helper()
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile("(?s)```sh\n(ORBIT_TOKEN=.*?)\n(TASK_ID=)…[^\n]*\n(.*?)```").FindStringSubmatch(string(text))
+	m := regexp.MustCompile("(?s)```sh\ncd examples\n(export [^\n]*\n)go run ./tasks\n```.*```sh\n(ORBIT_TOKEN=.*?)```").FindStringSubmatch(string(text))
 	if m == nil {
 		t.Fatal("README.md has no commands for a shell")
 	}
-	bash := func(script string) string {
-		cmd := exec.CommandContext(t.Context(), "sh", "-euc", script)
-		cmd.Env = append(os.Environ(), i.env()...)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+	return m[1], m[2]
+}
+
+// The commands of README.md can be typed on the server on which those of docs/api.md were
+// typed: they have keys of their own.
+func TestTheShellCommandsHaveTheirOwnKeys(t *testing.T) {
+	_, commands := shellBlocks(t)
+	other, err := os.ReadFile("../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := regexp.MustCompile(`Idempotency-Key: ([^']+)'`).FindAllStringSubmatch(commands, -1)
+	if len(keys) != 2 {
+		t.Fatalf("keys %q, want 2", keys)
+	}
+	for _, key := range keys {
+		if strings.Contains(string(other), key[1]) {
+			t.Errorf("docs/api.md uses the key %s too", key[1])
 		}
-		return string(out)
-	}
-	first := bash(m[1])
-	id := regexp.MustCompile(`"task":\{"id":"([0-9a-f]{32})"`).FindStringSubmatch(first)
-	if id == nil || strings.Count(first, `"state":"WAITING"`) < 2 {
-		t.Fatalf("submit and list gave %s", first)
-	}
-	token := m[1][:strings.Index(m[1], "\n")+1]
-	second := bash(token + m[2] + id[1] + "\n" + m[3])
-	if strings.Count(second, id[1]) != 2 || !strings.Contains(second, `"state":"CANCELLED"`) || !strings.Contains(second, "9007199254740993") {
-		t.Errorf("get and cancel gave %s", second)
 	}
 }
 

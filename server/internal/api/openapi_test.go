@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,30 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 			if worker := path == "/v1/worker/connect"; worker == (said && len(list(security)) == 0) {
 				t.Errorf("%s: security %v: only the connection of workers asks for a credential by itself", path, security)
 			}
+		}
+	}
+}
+
+// The table of paths in docs/api.md has everything that is served, but what lies below a task
+// and is only read: one row speaks for all of that.
+func TestTheDocumentNamesEveryPath(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| request | permission |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := strings.Split(table, "\n")
+	for _, route := range api.Routes() {
+		method, path, _ := strings.Cut(strings.ReplaceAll(route, "{}", "{id}"), " ")
+		if method == http.MethodGet && strings.HasPrefix(path, "/v1/tasks/{id}/") {
+			continue
+		}
+		named := func(row string) bool {
+			return strings.Contains(row, "| `"+method+" ") && (strings.Contains(row, " "+path+"`") || strings.Contains(row, "`"+path+"`"))
+		}
+		if !slices.ContainsFunc(rows, named) {
+			t.Errorf("docs/api.md has no row for %s %s", method, path)
 		}
 	}
 }
