@@ -21,16 +21,15 @@ A namespace that exists is refused; --new-credential makes another credential of
 
 func newBootstrap(env cli.Environment) *cobra.Command {
 	var r server.BootstrapRequest
-	var output, url string
+	file := credentialsFile{out: format{env: env}}
 	c := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Make an application, a namespace, a queue and a credential",
 		Long:  bootstrapLong,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r.Actor = actor()
-			return writeFile(cmd.Context(), env, output, func(db *sqldb.DB) (orbit.Credentials, error) {
+			return file.write(cmd.Context(), sqldb.ID{}, func(db *sqldb.DB) (orbit.Credentials, error) {
 				c, err := server.Bootstrap(cmd.Context(), db, r)
-				c.URL = url
 				if errors.Is(err, server.ErrExists) {
 					err = fmt.Errorf("application %q, namespace %q: %w (--new-credential makes another credential of it)",
 						r.Application, r.Namespace, err)
@@ -46,7 +45,6 @@ func newBootstrap(env cli.Environment) *cobra.Command {
 	f.StringVar(&r.Queue, "queue", "", "`name` of the queue; required")
 	f.BoolVar(&r.WorkerAccess, "worker-access", false, "let the credential connect workers and consume tasks")
 	f.BoolVar(&r.NewCredential, "new-credential", false, "make another credential of a namespace that exists")
-	f.StringVar(&output, "output", "", "credentials `file` to be made; required")
-	f.StringVar(&url, "url", "", "`address` of the task server, to be put into the file")
+	file.register(f)
 	return c
 }

@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os/user"
 
 	"github.com/spf13/cobra"
 
-	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/drivers"
 	"github.com/orbitkit/orbit/internal/sqldb"
@@ -21,21 +17,23 @@ import (
 const minSchema, maxSchema = 14, 14
 
 const long = `orbit-admin is for the people who run a task server. It works on the server's database,
-which needs no server to run: the one named by ORBIT_MYSQL_DSN
-(user:password@tcp(host:3306)/database) or by ORBIT_DATABASE (mysql:<DSN> or
-sqlite:<path>); it must have been migrated by orbit-migrate.
+which needs no server to run; it must have been migrated by orbit-migrate.
 
 A token is written to the credentials file and nowhere else: not to the terminal, not to a
 log, and the database holds only its SHA-256. Every change is audited with the name of the
 user who runs the program and, where one is given, the reason.
 
-Exit code 2 is a mistake in flags, names, environment or database; 1 is a refusal or a
-failure.`
+Refused by the state of things (exit code 1) is what exists already, has been revoked, is at
+another revision or in another state; a name or id that does not exist is a mistake (2).`
+
+// variables is what each --help says of the environment.
+const variables = `ORBIT_MYSQL_DSN  user:password@tcp(host:3306)/database of the task server
+ORBIT_DATABASE   instead of it: mysql:<DSN> or sqlite:<path>`
 
 func newRoot(env cli.Environment) *cobra.Command {
 	root := &cobra.Command{Use: "orbit-admin", Short: "Run a task server: credentials, queues, tasks, health", Long: long}
 	root.AddCommand(newBootstrap(env), newCredential(env), newApplication(env), newQueue(env),
-		newTasks(env), newAttempts(env), newEvidence(env), newKeys(env), newRetention(env), newDoctor(env))
+		newTasks(env), newAttempts(env), newEvidence(env), newKeys(env), newAudit(env), newRetention(env), newDoctor(env))
 	return root
 }
 
@@ -59,30 +57,6 @@ func withDatabase(ctx context.Context, env cli.Environment, f func(*sqldb.DB) er
 // withOperator runs f for an operator on the database that the environment names.
 func withOperator(ctx context.Context, env cli.Environment, f func(*server.Operator) error) error {
 	return withDatabase(ctx, env, func(db *sqldb.DB) error { return f(server.NewOperator(db, actor())) })
-}
-
-// writeFile makes a credential with create and writes it to output.
-func writeFile(ctx context.Context, env cli.Environment, output string, create func(*sqldb.DB) (orbit.Credentials, error)) error {
-	if output == "" {
-		return cli.Usage(errors.New("--output is required: the token is written to this file and shown nowhere else"))
-	}
-	return withDatabase(ctx, env, func(db *sqldb.DB) error {
-		c, err := server.CreateFile(ctx, db, output, func() (orbit.Credentials, error) { return create(db) })
-		if err != nil {
-			return err
-		}
-		return report(env.Out, output, c)
-	})
-}
-
-// report tells what was made. The id of a credential is no secret.
-func report(out io.Writer, file string, c orbit.Credentials) error {
-	id, err := server.CredentialID(c.Token)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(out, "credential %s of namespace %s written to %s\nqueue %s\n", id, c.NamespaceID, file, c.QueueID)
-	return err
 }
 
 // actor is who runs the program, for the audit.

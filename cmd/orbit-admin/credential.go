@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -24,18 +25,16 @@ func newCredential(env cli.Environment) *cobra.Command {
 
 func newCreate(env cli.Environment) *cobra.Command {
 	var r server.CredentialRequest
-	var output, url string
+	file := credentialsFile{out: format{env: env}}
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Make a credential of a namespace that exists",
 		Long: "create makes a credential with the given permissions, over the given queues or, without\n--queue, over all queues of the namespace.\n\nPermissions: " +
-			strings.Join(server.KnownPermissions(), ", "),
+			strings.Join(offered(), ", "),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r.Actor = actor()
-			return writeFile(cmd.Context(), env, output, func(db *sqldb.DB) (orbit.Credentials, error) {
-				c, err := server.CreateCredential(cmd.Context(), db, r)
-				c.URL = url
-				return c, err
+			return file.write(cmd.Context(), sqldb.ID{}, func(db *sqldb.DB) (orbit.Credentials, error) {
+				return server.CreateCredential(cmd.Context(), db, r)
 			})
 		},
 	}
@@ -43,16 +42,28 @@ func newCreate(env cli.Environment) *cobra.Command {
 	f.StringVar(&r.Application, "application", "", "`name` of the application; required")
 	f.StringVar(&r.Namespace, "namespace", "", "`name` of the namespace; required")
 	f.StringVar(&r.Name, "name", "", "`name` of the credential, for people")
-	f.StringArrayVar(&r.Permissions, "permission", nil, "`permission` to give; may be repeated, at least one")
-	f.StringArrayVar(&r.Queues, "queue", nil, "`name` of a queue that it may use; may be repeated (default all)")
-	f.DurationVar(&r.ExpiresIn, "expires-in", 0, "how long it is valid, such as 720h (default for good)")
-	f.StringVar(&output, "output", "", "credentials `file` to be made; required")
-	f.StringVar(&url, "url", "", "`address` of the task server, to be put into the file")
+	f.StringSliceVar(&r.Permissions, "permission", nil, "`permission` to give, or several with commas between; may be repeated, at least one")
+	f.StringArrayVar(&r.Queues, "queue", nil, "`name` of a queue that it may use, which may hold commas; may be repeated (default all)")
+	cli.DurationVar(f, &r.ExpiresIn, "expires-in", 0, "how long it is valid, such as 90d, 1d12h or 36h (default for good)")
+	registerReason(f, &r.Reason)
+	file.register(f)
 	return c
+}
+
+// offered are the permissions, with a mark on those that nothing asks for yet.
+func offered() []string {
+	names := server.KnownPermissions()
+	for i, name := range names {
+		if strings.HasPrefix(name, "schedules:") {
+			names[i] += " (reserved)"
+		}
+	}
+	return names
 }
 
 func newRevoke(env cli.Environment) *cobra.Command {
 	var reason string
+	out := format{env: env}
 	c := &cobra.Command{
 		Use:   "revoke <credential id>",
 		Short: "End a credential at once",
@@ -68,22 +79,30 @@ create and bootstrap tell, and the part of the token between its underscores.`,
 				if err := o.Revoke(cmd.Context(), id, reason); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(env.Out, "credential %s revoked\n", id)
-				return err
+				return out.print(revoked{id.String(), "revoked"}, func(w io.Writer) { fmt.Fprintf(w, "credential %s revoked\n", id) })
 			})
 		},
 	}
 	registerReason(c.Flags(), &reason)
+	out.register(c.Flags())
 	return c
+}
+
+// A revoked is a credential that has been ended, in the form that --json prints.
+type revoked struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
 }
 
 const rotateLong = `rotate makes a credential with the name, namespace, permissions and queues of another one.
 The old one goes on for the overlap, so that its users can change over, or until it would
 have expired anyway; --overlap 0 revokes it at once. If the old one was given an end, the
-new one gets as long a life.`
+new one gets as long a life. One that is being replaced already is refused: rotate the new
+one.`
 
 func newRotate(env cli.Environment) *cobra.Command {
-	var output, url, reason string
+	var reason string
+	file := credentialsFile{out: format{env: env}}
 	var overlap time.Duration
 	c := &cobra.Command{
 		Use:   "rotate <credential id>",
@@ -95,18 +114,15 @@ func newRotate(env cli.Environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeFile(cmd.Context(), env, output, func(db *sqldb.DB) (orbit.Credentials, error) {
-				c, err := server.NewOperator(db, actor()).Rotate(cmd.Context(), id, overlap, reason)
-				c.URL = url
-				return c, err
+			return file.write(cmd.Context(), id, func(db *sqldb.DB) (orbit.Credentials, error) {
+				return server.NewOperator(db, actor()).Rotate(cmd.Context(), id, overlap, reason)
 			})
 		},
 	}
 	f := c.Flags()
-	f.DurationVar(&overlap, "overlap", 24*time.Hour, "how long the old one goes on, 0 to 2160h")
-	f.StringVar(&output, "output", "", "credentials `file` to be made; required")
-	f.StringVar(&url, "url", "", "`address` of the task server, to be put into the file")
+	cli.DurationVar(f, &overlap, "overlap", 24*time.Hour, "how long the old one goes on, 0 to 90d")
 	registerReason(f, &reason)
+	file.register(f)
 	return c
 }
 
@@ -144,13 +160,13 @@ func printCredentials(out *format, found []server.CredentialView, limit int) err
 		found = found[:limit]
 		next = found[limit-1].ID
 	}
-	const header = "ID, STATE, APPLICATION, NAMESPACE, NAME, CREATED, EXPIRES, REVOKED, QUEUES, PERMISSIONS"
+	const header = "ID, STATE, APPLICATION, NAMESPACE, NAME, CREATED, EXPIRES, REVOKED, REPLACES, REPLACED BY, QUEUES, PERMISSIONS"
 	return list(out, found, next, header, func(c server.CredentialView) []string {
 		queues := "all"
 		if !c.AllQueues {
 			queues = strings.Join(c.Queues, ",")
 		}
 		return []string{c.ID, c.State, c.Application, c.Namespace, c.Name, at(c.CreatedAt), maybeAt(c.ExpiresAt), maybeAt(c.RevokedAt),
-			queues, strings.Join(c.Permissions, ",")}
+			c.Replaces, c.ReplacedBy, queues, strings.Join(c.Permissions, ",")}
 	})
 }

@@ -46,7 +46,7 @@ func examine(ctx context.Context, env cli.Environment, out *format, deep bool) e
 	}
 	defer db.Close()
 	findings := server.Examine(ctx, db, deep)
-	if err := out.print(findings, func(w io.Writer) { printFindings(w, findings) }); err != nil {
+	if err := out.print(examined{findings}, func(w io.Writer) { printFindings(w, findings) }); err != nil {
 		return err
 	}
 	failed := 0
@@ -59,6 +59,11 @@ func examine(ctx context.Context, env cli.Environment, out *format, deep bool) e
 		return fmt.Errorf("%d of %d checks fail", failed, len(findings))
 	}
 	return nil
+}
+
+// An examined is what doctor has found, in the form that --json prints.
+type examined struct {
+	Checks []server.Finding `json:"checks"`
 }
 
 func printFindings(w io.Writer, findings []server.Finding) {

@@ -22,7 +22,7 @@ func newAttempts(env cli.Environment) *cobra.Command {
 		Short: "List the attempts of a task, the newest first",
 		Args:  cli.OneArgument("the id of one task"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			below, err := pages.epoch()
+			below, err := pages.number("an epoch")
 			if err != nil {
 				return err
 			}
@@ -46,14 +46,14 @@ func newAttempts(env cli.Environment) *cobra.Command {
 	return c
 }
 
-// epoch reads --after where it is an epoch.
-func (p *pager) epoch() (int64, error) {
+// number reads --after where it is a number; what says of what.
+func (p *pager) number(what string) (int64, error) {
 	if err := p.check(); err != nil || p.after == "" {
 		return 0, err
 	}
 	n, err := strconv.ParseInt(p.after, 10, 64)
 	if err != nil || n < 1 {
-		return 0, cli.Usage(fmt.Errorf("--after %q: must be an epoch, a number from 1 on", p.after))
+		return 0, cli.Usage(fmt.Errorf("--after %q: must be %s, from 1 on", p.after, what))
 	}
 	return n, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/orbitkit/orbit/server"
 )
 
-var program = cli.Program{Root: newRoot, Mistakes: isMistake}
+var program = cli.Program{Root: newRoot, Mistakes: isMistake, Variables: variables}
 
 func main() { program.Main() }
 

@@ -82,11 +82,11 @@ func TestRotateRefusesWhatHasEnded(t *testing.T) {
 	w.refuse(2, "--output", rotate[:3]...)
 	w.refuse(2, "exist", "credential", "rotate", strings.Repeat("0", 32), "--output", file)
 	w.must("credential revoke " + id.String())
-	w.refuse(2, "revoked", rotate...)
+	w.refuse(1, "revoked", rotate...)
 	if _, err := w.db.Write().ExecContext(t.Context(), "UPDATE credential SET revoked_at = NULL, expires_at = 1"); err != nil {
 		t.Fatal(err)
 	}
-	w.refuse(2, "expired", rotate...)
+	w.refuse(1, "expired", rotate...)
 	if n := w.count("credential"); n != 1 {
 		t.Errorf("%d credentials, want 1", n)
 	}
@@ -357,7 +357,6 @@ func TestBadInputOfOperators(t *testing.T) {
 		{"queue show --application a --namespace n", "queue: is required"},
 		{"queue show --application a --namespace n --queue x", `queue "x" does not exist`},
 		{"queue pause --application a --namespace x --queue q", `"x"`},
-		{"queue create" + place, "exists already"},
 		{"queue limit" + place, "--max-backlog"},
 		{"queue limit --max-backlog -1" + place, "max-backlog: must be between 0 and 1000000000"},
 		{"queue limit --max-concurrency 1000000001" + place, "max-concurrency: must be between"},
@@ -395,6 +394,7 @@ func TestBadInputOfOperators(t *testing.T) {
 	}
 	w.refuse(2, "reason", "queue", "pause", "--application", "a", "--namespace", "n", "--queue", "q", "--reason", strings.Repeat("r", 1025))
 	w.refuse(2, "reason", "tasks", "cancel", id, "--reason", " ")
+	w.refuse(1, `queue "q" exists already`, "queue create"+place)
 	w.refuse(1, "WAITING", "tasks", "retry", id, "--reason", "x")
 	w.refuse(1, "WAITING", "tasks", "review", id, "--decision", "FAILED", "--note", "x")
 	w.refuse(1, "revision", "tasks", "cancel", id, "--reason", "x", "--revision", "9")
@@ -418,18 +418,18 @@ func TestDoctor(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorld(t, db)
 		_, out, _ := w.run("doctor --deep --json") // a server made for tests may be set up to lose data
-		var findings []server.Finding
-		if err := json.Unmarshal([]byte(out), &findings); err != nil {
+		var found examined
+		if err := json.Unmarshal([]byte(out), &found); err != nil {
 			t.Fatal(err)
 		}
 		level := map[string]string{}
-		for _, f := range findings {
+		for _, f := range found.Checks {
 			level[f.Check] = string(f.Level)
 			if f.Level == server.FindingSkipped || f.Level == server.FindingFailure && f.Check != "durability" {
 				t.Errorf("finding = %+v", f)
 			}
 		}
-		for _, check := range []string{"engine", "isolation", "schema", "indexes", "clock", "expired leases", "waiting tasks", "keys exhausted", "contradictions"} {
+		for _, check := range []string{"engine", "isolation", "schema", "indexes", "clock", "expired leases", "waiting tasks", "reviews", "keys exhausted", "contradictions"} {
 			if level[check] != "ok" {
 				t.Errorf("%s is %q, want ok", check, level[check])
 			}
@@ -455,7 +455,7 @@ func dropIndex(db *dbtest.DB) string {
 func TestDoctorOfAnEmptyDatabase(t *testing.T) {
 	db := dbtest.Open(t, dbtest.SQLite)
 	code, out, errs := invoke(t.Context(), map[string]string{"ORBIT_DATABASE": db.Address}, "doctor")
-	if code != 1 || !strings.Contains(out, "orbit-migrate up") || strings.Count(errs, "\n") != 1 {
+	if code != 1 || strings.Count(out, "orbit-migrate up") != 1 || strings.Count(out, "not made: no schema") != 5 || strings.Count(errs, "\n") != 1 {
 		t.Errorf("exit %d, %s, %s", code, out, errs)
 	}
 }

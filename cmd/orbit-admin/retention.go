@@ -40,7 +40,7 @@ func newRetentionRun(env cli.Environment) *cobra.Command {
 			return retain(cmd.Context(), env, &out, r)
 		},
 	}
-	c.Flags().DurationVar(&r.Age, "older-than", 0, fmt.Sprintf("`age` of a task since its end, such as 2160h; required, at least %v", server.MinRetention))
+	cli.DurationVar(c.Flags(), &r.Age, "older-than", 0, fmt.Sprintf("`age` of a task since its end, such as 180d or 4320h; required, at least %s", cli.FormatDuration(server.MinRetention)))
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "count only, delete nothing")
 	out.register(c.Flags())
 	return c
@@ -70,12 +70,12 @@ type retained struct {
 	Reviews   int64     `json:"reviews"`
 	Events    int64     `json:"events"`
 	Records   int64     `json:"records"`
-	OldestDue string    `json:"oldest_due_for"` // how long the first of them could have gone before
+	OldestDue string    `json:"oldest_due_for,omitempty"` // how long the first of them could have gone before; absent if nothing was due
 }
 
 func retain(ctx context.Context, env cli.Environment, out *format, r server.RetentionRequest) error {
 	if r.Age < server.MinRetention {
-		return cli.Usage(fmt.Errorf("--older-than %v: must be at least %v", r.Age, server.MinRetention))
+		return cli.Usage(fmt.Errorf("--older-than %s: must be at least %s", cli.FormatDuration(r.Age), cli.FormatDuration(server.MinRetention)))
 	}
 	r.Actor = actor()
 	return withDatabase(ctx, env, func(db *sqldb.DB) error {
@@ -84,7 +84,10 @@ func retain(ctx context.Context, env cli.Environment, out *format, r server.Rete
 			return err
 		}
 		c := report.Counts
-		done := retained{r.DryRun, report.Cutoff, c.Tasks, c.Attempts, c.Evidence, c.Reviews, c.Events, c.Records, report.Oldest.Round(time.Second).String()}
+		done := retained{r.DryRun, report.Cutoff, c.Tasks, c.Attempts, c.Evidence, c.Reviews, c.Events, c.Records, ""}
+		if !report.Empty() {
+			done.OldestDue = report.Oldest.Round(time.Second).String()
+		}
 		if printErr := out.print(done, func(w io.Writer) { done.table(w, c.String()) }); err == nil {
 			err = printErr
 		}
@@ -93,6 +96,10 @@ func retain(ctx context.Context, env cli.Environment, out *format, r server.Rete
 }
 
 func (d *retained) table(w io.Writer, counts string) {
+	if d.OldestDue == "" {
+		fmt.Fprintf(w, "nothing is due (of what ended until %s)\n", d.Cutoff.Format(time.RFC3339))
+		return
+	}
 	what := "deleted"
 	if d.DryRun {
 		what = "would delete"

@@ -31,6 +31,14 @@ func TestRetentionRunAndStatus(t *testing.T) {
 		if done.Tasks != 0 || w.count("task") != 1 {
 			t.Fatalf("a young task: %+v", done)
 		}
+		for _, dry := range []string{"", " --dry-run"} {
+			if out := w.must("retention run --older-than 1d" + dry); !strings.HasPrefix(out, "nothing is due (of what ended until ") || strings.Count(out, "\n") != 1 {
+				t.Errorf("with nothing due = %q", out)
+			}
+		}
+		if out := w.must("retention run --json --older-than 1d"); strings.Contains(out, "oldest") {
+			t.Errorf("with nothing due = %s", out)
+		}
 		if out := w.must("retention status"); !strings.HasPrefix(out, "no run") {
 			t.Errorf("status = %q", out)
 		}
@@ -41,7 +49,7 @@ func TestRetentionRunAndStatus(t *testing.T) {
 			}
 		}
 		const counts = "tasks 1, attempts 0, evidence 0, reviews 0, events 2, records 2"
-		if out := w.must("retention run --older-than 2160h --dry-run"); !strings.HasPrefix(out, "would delete "+counts+"\nended until ") {
+		if out := w.must("retention run --older-than 90d --dry-run"); !strings.HasPrefix(out, "would delete "+counts+"\nended until ") {
 			t.Errorf("dry run = %q", out)
 		}
 		if w.count("task") != 1 {
@@ -60,7 +68,7 @@ func TestRetentionRunAndStatus(t *testing.T) {
 			t.Errorf("status = %+v, %v", last, err)
 		}
 		w.refuse(2, "--older-than", "retention run")
-		w.refuse(2, "at least 24h", "retention run --older-than 23h")
+		w.refuse(2, "at least 1d", "retention run --older-than 23h")
 		w.refuse(2, "run", "retention")
 	}, migrations.Server)
 }

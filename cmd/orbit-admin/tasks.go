@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,17 +26,56 @@ and after. Payloads and results are shown with --payload only.`,
 	return c
 }
 
+const taskListLong = `list shows the tasks of a queue, the newest first; --from and --before bound when they were
+made.
+
+Without --queue it shows the tasks in one --state over all queues of the namespace or,
+without --namespace, of the application: queue by queue, by name, in each the newest first.
+Each queue is asked by an index, also those that have none: with thousands of queues it
+takes its time.`
+
+// listOverQueues shows tasks in one state, wherever they lie.
+func listOverQueues(ctx context.Context, out *format, place server.Place, filter server.TaskFilter, limit int) error {
+	return withOperator(ctx, out.env, func(o *server.Operator) error {
+		found, next, err := o.TasksInState(ctx, place, filter, limit)
+		if err != nil {
+			return err
+		}
+		if out.json {
+			tasks := []orbit.Task{}
+			for _, q := range found {
+				tasks = append(tasks, q.Task)
+			}
+			return list(out, tasks, next, "", nil)
+		}
+		const header = "ID, NAMESPACE, QUEUE, STATE, HANDLER, VERSION, ATTEMPTS, CREATED, UPDATED, BUSINESS KEY, CONCURRENCY KEY"
+		return list(out, found, next, header, func(q server.QueuedTask) []string {
+			t := q.Task
+			return []string{t.ID, q.Namespace, q.Queue, t.State, t.Handler, t.HandlerVersion, count(t.AttemptCount),
+				at(t.CreatedAt), at(t.UpdatedAt), t.BusinessKey, t.ConcurrencyKey}
+		})
+	})
+}
+
 func newTaskList(env cli.Environment) *cobra.Command {
 	out := format{env: env}
 	var pages pager
 	var place server.Place
 	var filter server.TaskFilter
+	var created span
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the tasks of a queue, the newest first",
+		Long:  taskListLong,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if filter.After, err = pages.id(); err != nil {
 				return err
+			}
+			if filter.From, filter.Before, err = created.read(); err != nil {
+				return err
+			}
+			if place.Queue == "" {
+				return listOverQueues(cmd.Context(), &out, place, filter, pages.limit)
 			}
 			return withOperator(cmd.Context(), env, func(o *server.Operator) error {
 				tasks, next, err := o.Tasks(cmd.Context(), place, filter, pages.limit)
@@ -50,9 +90,12 @@ func newTaskList(env cli.Environment) *cobra.Command {
 			})
 		},
 	}
-	registerPlace(c.Flags(), &place, true)
+	c.Flags().StringVar(&place.Application, "application", "", "`name` of the application; required")
+	c.Flags().StringVar(&place.Namespace, "namespace", "", "`name` of the namespace; required with --queue")
+	c.Flags().StringVar(&place.Queue, "queue", "", "`name` of the queue (default all, for --state)")
 	c.Flags().StringVar(&filter.State, "state", "", "only tasks in this `state`, such as NEEDS_REVIEW")
-	c.Flags().StringVar(&filter.BusinessKey, "business-key", "", "only tasks with this `key`")
+	c.Flags().StringVar(&filter.BusinessKey, "business-key", "", "only tasks with this `key`; needs --queue")
+	created.register(c.Flags())
 	pages.register(c.Flags(), "`id` of the last task of the page before")
 	out.register(c.Flags())
 	return c
@@ -72,7 +115,9 @@ const maxShown = 100
 
 // A shownTask is a task with its history, in the form that --json prints.
 type shownTask struct {
-	Task         orbit.Task       `json:"task"`
+	Task orbit.Task `json:"task"`
+	server.TaskDetails
+	TimeoutMS    int64            `json:"task_timeout_ms"`
 	Events       []server.Event   `json:"events"`
 	Attempts     []*orbit.Attempt `json:"attempts"`                // without results, the newest first
 	MoreEvents   bool             `json:"more_events,omitempty"`   // there are later ones
@@ -108,6 +153,10 @@ func readShown(ctx context.Context, o *server.Operator, id sqldb.ID) (s shownTas
 	if s.Task, err = o.Task(ctx, id); err != nil {
 		return s, err
 	}
+	if s.TaskDetails, err = o.Details(ctx, id); err != nil {
+		return s, err
+	}
+	s.TimeoutMS = s.Timeout.Milliseconds()
 	events, next, err := o.Events(ctx, id, 0, maxShown)
 	if err != nil {
 		return s, err
@@ -130,7 +179,7 @@ func bare(t orbit.Task) orbit.Task {
 }
 
 func (s *shownTask) print(w io.Writer) {
-	printTask(w, s.Task)
+	printTask(w, s.Task, s.TaskDetails)
 	fmt.Fprintf(w, "\nEVENT\tREVISION\tAT\tREASON\tBY\tNOTE\n")
 	for _, e := range s.Events {
 		by := e.Actor
@@ -149,11 +198,14 @@ func (s *shownTask) print(w io.Writer) {
 	}
 }
 
-func printTask(w io.Writer, t orbit.Task) {
+func printTask(w io.Writer, t orbit.Task, d server.TaskDetails) {
+	attempt := time.Duration(t.Retry.AttemptTimeoutMS) * time.Millisecond
 	fields(w, "id", t.ID, "state", t.State, "effect uncertain", yes(t.EffectUncertain), "revision", count(t.Revision),
-		"namespace", t.NamespaceID, "queue", t.QueueID, "handler", t.Handler+" "+t.HandlerVersion,
+		"application", d.Application, "namespace", t.NamespaceID+" "+d.Namespace, "queue", t.QueueID+" "+d.Queue,
+		"handler", t.Handler+" "+t.HandlerVersion, "payload version", t.PayloadVersion,
 		"business key", t.BusinessKey, "concurrency key", t.ConcurrencyKey, "priority", fmt.Sprint(t.Priority),
 		"recovery safety", t.RecoverySafety, "attempts", fmt.Sprintf("%d claimed, at most %d started", t.AttemptCount, t.Retry.MaxAttempts),
+		"timeouts", fmt.Sprintf("%s of an attempt, %s of the task", cli.FormatDuration(attempt), cli.FormatDuration(d.Timeout)),
 		"retry of", t.RetryOf, "created", at(t.CreatedAt), "available", at(t.AvailableAt), "start deadline", maybeAt(t.StartDeadlineAt),
 		"deadline", at(t.DeadlineAt), "cancel requested", maybeAt(t.CancelRequestedAt), "completed", maybeAt(t.CompletedAt), "updated", at(t.UpdatedAt))
 	if len(t.Payload) > 0 {

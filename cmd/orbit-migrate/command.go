@@ -23,6 +23,11 @@ outbox and guard belong into the databases of your own services.
 Steps only go forward, and running up again changes nothing. Servers of an older release
 must be stopped before up, unless its release notes call the new steps additive.`
 
+// variables is what each --help says of the environment.
+const variables = `ORBIT_MYSQL_DSN  user:password@tcp(host:3306)/database
+ORBIT_DATABASE   instead of it: mysql:<DSN> or sqlite:<path>
+`
+
 func newRoot(env cli.Environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "orbit-migrate",
@@ -76,7 +81,11 @@ func runUp(ctx context.Context, env cli.Environment, db *sqldb.DB, set migration
 		fmt.Fprintf(env.Out, "set %s: nothing to do, at version %d\n", set, at)
 		return nil
 	}
-	fmt.Fprintf(env.Out, "set %s: %d steps applied, at version %d\n", set, len(applied), at)
+	steps := "steps"
+	if len(applied) == 1 {
+		steps = "step"
+	}
+	fmt.Fprintf(env.Out, "set %s: %d %s applied, at version %d\n", set, len(applied), steps, at)
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/orbitkit/orbit/migrations"
 )
 
-var program = cli.Program{Root: newRoot, Mistakes: isMistake}
+var program = cli.Program{Root: newRoot, Mistakes: isMistake, Variables: variables}
 
 func main() { program.Main() }
 

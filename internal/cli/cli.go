@@ -101,7 +101,7 @@ func (p Program) prepare(root *cobra.Command) {
 	complete(root)
 	notes := "\n" + exitCodes
 	if p.Variables != "" {
-		notes = "\nEnvironment:\n  " + strings.ReplaceAll(p.Variables, "\n", "\n  ") + "\n" + notes
+		notes = "\nEnvironment:\n  " + strings.ReplaceAll(strings.TrimSpace(p.Variables), "\n", "\n  ") + "\n" + notes
 	}
 	root.SetHelpTemplate(root.HelpTemplate() + notes)
 }

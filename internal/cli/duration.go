@@ -78,8 +78,13 @@ func (d *duration) Set(text string) error {
 	return nil
 }
 
-// String implements [pflag.Value].
-func (d *duration) String() string { return FormatDuration(time.Duration(*d)) }
+// String implements [pflag.Value]. Help shows no default that is "0".
+func (d *duration) String() string {
+	if *d == 0 {
+		return "0"
+	}
+	return FormatDuration(time.Duration(*d))
+}
 
 // Type implements [pflag.Value].
 func (d *duration) Type() string { return "duration" }

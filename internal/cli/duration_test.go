@@ -49,6 +49,11 @@ func TestADurationIsAFlag(t *testing.T) {
 	if d != 24*time.Hour || !strings.Contains(flags.FlagUsages(), "(default 1d)") {
 		t.Errorf("default %v, %s", d, flags.FlagUsages())
 	}
+	var none time.Duration
+	cli.DurationVar(flags, &none, "none", 0, "nothing")
+	if strings.Contains(flags.FlagUsages(), "(default 0") {
+		t.Errorf("help shows a default that is none: %s", flags.FlagUsages())
+	}
 	if err := flags.Parse([]string{"--age", "3d"}); err != nil || d != 72*time.Hour {
 		t.Errorf("--age 3d = %v, %v", d, err)
 	}

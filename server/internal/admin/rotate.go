@@ -24,7 +24,7 @@ const MaxOverlap = 90 * 24 * time.Hour
 // credential that has ended or is being replaced already, ErrMissing, or the database's.
 func (o *Operator) Rotate(ctx context.Context, id sqldb.ID, overlap time.Duration, reason string) (orbit.Credentials, error) {
 	if overlap < 0 || overlap > MaxOverlap {
-		return orbit.Credentials{}, &InvalidError{"overlap", fmt.Sprintf("must be between 0 and %v", MaxOverlap)}
+		return orbit.Credentials{}, &InvalidError{"overlap", fmt.Sprintf("must be between 0 and %d days", MaxOverlap/(24*time.Hour))}
 	}
 	if err := checkReason(reason); err != nil {
 		return orbit.Credentials{}, err

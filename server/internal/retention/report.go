@@ -45,6 +45,9 @@ type Report struct {
 	Oldest time.Duration
 }
 
+// Empty reports that nothing was due.
+func (r *Report) Empty() bool { return r.Counts == Counts{} }
+
 // due notes something that could go since then, in microseconds.
 func (r *Report) due(since int64) {
 	r.Oldest = max(r.Oldest, r.At.Sub(time.UnixMicro(since)))
