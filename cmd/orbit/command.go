@@ -16,22 +16,21 @@ import (
 const long = `orbit serves one node of the task platform: the HTTP interface for submitters and
 the WebSocket interface for workers. Any number of nodes may share one database.
 
-Environment:
-  ORBIT_MYSQL_DSN   user:password@tcp(host:3306)/database of a MySQL or MariaDB server
-  ORBIT_DATABASE    instead of it: mysql:<DSN> or sqlite:<path>
-  ORBIT_HTTP_ADDR   address to listen on (default 127.0.0.1:8080)
-  ORBIT_NODE_ID     name of this node, unlike that of any other (default random)
-  ORBIT_TLS_CERT    file with a certificate chain in PEM, to serve https
-  ORBIT_TLS_KEY     file with its private key; both are read anew when they change
-  ORBIT_RETENTION   age from its end at which a task is deleted (default 0: never)
-  ORBIT_METRICS_ADDR
-                    address to serve /metrics on (default none)
-
 The database must have been migrated by orbit-migrate and given its first credential by
 orbit-admin bootstrap. To try Orbit without any of that, run "orbit dev".
 
 SIGINT and SIGTERM stop it gracefully: requests under way are finished, workers are asked
 to go elsewhere, and what they run keeps its permits. A second signal ends it at once.`
+
+// variables is what each --help says of the environment.
+const variables = `ORBIT_MYSQL_DSN     user:password@tcp(host:3306)/database of a MySQL or MariaDB server
+ORBIT_DATABASE      instead of it: mysql:<DSN> or sqlite:<path>
+ORBIT_HTTP_ADDR     address to listen on (default 127.0.0.1:8080)
+ORBIT_NODE_ID       name of this node, unlike that of any other (default random)
+ORBIT_TLS_CERT      file with a certificate chain in PEM, to serve https
+ORBIT_TLS_KEY       file with its private key; both are read anew when they change
+ORBIT_RETENTION     age from its end at which a task is deleted, such as 180d (default 0: never)
+ORBIT_METRICS_ADDR  address to serve /metrics on (default none)`
 
 func newRoot(env cli.Environment) *cobra.Command {
 	var s settings
@@ -65,7 +64,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&s.stopTimeout, "stop-timeout", 0, "bound of a graceful stop (default 20s)")
 	flags.StringVar(&s.tlsCert, "tls-cert", "", "`file` with the certificate chain in PEM; serves https (default $"+envCert+")")
 	flags.StringVar(&s.tlsKey, "tls-key", "", "`file` with the private key in PEM (default $"+envKey+")")
-	flags.StringVar(&s.retention, "retention", "", "`age` from its end at which a task is deleted, such as 2160h; 0 for never (default $"+envRetention+" or 0)")
+	flags.StringVar(&s.retention, "retention", "", "`age` from its end at which a task is deleted, such as 180d or 4320h; 0 for never (default $"+envRetention+" or 0)")
 	flags.StringVar(&s.metricsAddr, "metrics-addr", "", "`address` to serve /metrics on, such as 127.0.0.1:9464 (default $"+envMetricsAddr+" or none)")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")

@@ -168,6 +168,12 @@ func TestDev(t *testing.T) {
 	}
 
 	second := startDev(t, data)
+	if moved, err := orbit.LoadCredentials(file); err != nil || moved.URL != second.url || moved.Token != creds.Token || second.url == first.url {
+		t.Errorf("on another address: %v, %v; want the same token and url %s", moved.URL, err, second.url)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
+	}
 	if again := submitOne(t, second.url, creds); again != id {
 		t.Errorf("after a restart the same key gave task %s, want %s", again, id)
 	}
@@ -183,6 +189,32 @@ func TestDev(t *testing.T) {
 	}
 	if again := submitOne(t, third.url, renewed); again != id {
 		t.Errorf("renewed credentials see task %s, want %s", again, id)
+	}
+}
+
+// A second orbit dev on one folder serves, and says that it is not alone; what it prints for
+// orbit-admin can be pasted.
+func TestDevSaysThatItIsNotAlone(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	first := startDev(t, data)
+	if strings.Contains(first.errs.String(), "another orbit dev") {
+		t.Errorf("alone: %s", first.errs)
+	}
+	paste := "ORBIT_DATABASE=sqlite:" + filepath.Join(data, "orbit.db") + " orbit-admin tasks list --application dev --namespace default --queue default\n"
+	if !strings.Contains(first.out.String(), paste) {
+		t.Errorf("usage does not say %s:\n%s", paste, first.out)
+	}
+	second := startDev(t, data)
+	if strings.Count(second.errs.String(), "another orbit dev serves this folder") != 1 {
+		t.Errorf("beside another: %s", second.errs)
+	}
+	second.stop()
+	first.stop()
+	if third := startDev(t, data); strings.Contains(third.errs.String(), "another orbit dev") {
+		t.Errorf("after both have ended: %s", third.errs)
+	}
+	if left, err := filepath.Glob(filepath.Join(data, "credentials.json.*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 

@@ -26,7 +26,7 @@ the schema and, the first time, makes an application, a namespace, a queue and a
 credential. What it makes stays for the next time; remove the folder to begin anew.
 
 It is for trying Orbit out and for small installations. ORBIT_DATABASE and ORBIT_MYSQL_DSN
-are not looked at.`
+are not looked at. If another orbit dev serves the folder, it says so and joins in.`
 
 // devSettings are what the flags of dev say.
 type devSettings struct {
@@ -71,6 +71,11 @@ func (s *devSettings) run(ctx context.Context, env cli.Environment) error {
 		return err
 	}
 	defer db.Close()
+	unlock, alone := lockFolder(s.data)
+	defer unlock()
+	if !alone {
+		log.Warn("another orbit dev serves this folder: both work on one database, and the credentials file names the one started last", "data", s.data)
+	}
 	s.nodeID = cmp.Or(s.nodeID, env.Get("ORBIT_NODE_ID"))
 	metrics, err := s.listenMetrics(env, log)
 	if err != nil {
@@ -111,18 +116,25 @@ func (s *devSettings) open(ctx context.Context) (*sqldb.DB, error) {
 	return db, nil
 }
 
+// Names of what dev makes.
+const devApplication, devNamespace, devQueue = "dev", "default", "default"
+
 // credentials reads the credentials file, or makes one: for a new namespace, or for the
-// one that lost its file.
+// one that lost its file. The file names the address of this node.
 func (s *devSettings) credentials(ctx context.Context, db *sqldb.DB, url string) (orbit.Credentials, error) {
 	if _, err := os.Stat(s.file()); !errors.Is(err, fs.ErrNotExist) {
 		creds, err := orbit.LoadCredentials(s.file())
 		if err != nil {
 			return creds, cli.Usage(err)
 		}
-		return creds, nil
+		if creds.URL == url {
+			return creds, nil
+		}
+		creds.URL = url
+		return creds, s.rewrite(creds)
 	}
 	request := server.BootstrapRequest{
-		Application: "dev", Namespace: "default", Environment: "dev", Queue: "default", WorkerAccess: true, Actor: "orbit dev",
+		Application: devApplication, Namespace: devNamespace, Environment: "dev", Queue: devQueue, WorkerAccess: true, Actor: "orbit dev",
 	}
 	return server.CreateFile(ctx, db, s.file(), func() (orbit.Credentials, error) {
 		creds, err := server.Bootstrap(ctx, db, request)
@@ -133,6 +145,19 @@ func (s *devSettings) credentials(ctx context.Context, db *sqldb.DB, url string)
 		creds.URL = url
 		return creds, err
 	})
+}
+
+// rewrite puts a new credentials file in the place of the old one, whole.
+func (s *devSettings) rewrite(creds orbit.Credentials) error {
+	temporary := s.file() + "." + sqldb.NewID().String()
+	defer os.Remove(temporary)
+	if err := orbit.SaveCredentials(temporary, creds); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, s.file()); err != nil {
+		return fmt.Errorf("put the new address into the credentials file: %w", err)
+	}
+	return nil
 }
 
 // url is how a client on this machine reaches the node.
@@ -162,6 +187,10 @@ Submit a task from another terminal:
     -H 'Content-Type: application/json' -H 'Idempotency-Key: first-task' \
     -d '{"queue_id":"{queue}","handler":"hello","handler_version":"v1","payload_version":"v1","payload":{"name":"you"}}'
 
+Look at what has become of it (application {application}, namespace {namespace}, queue {queuename}):
+
+  ORBIT_DATABASE={sqlite} orbit-admin tasks list --application {application} --namespace {namespace} --queue {queuename}
+
 Programs read ORBIT_URL={url} and ORBIT_CREDENTIALS_FILE={quoted}
 Ctrl-C stops it.
 `
@@ -170,6 +199,7 @@ Ctrl-C stops it.
 func (s *devSettings) usage(url string, creds orbit.Credentials) string {
 	return strings.NewReplacer(
 		"{url}", url, "{database}", s.database(), "{file}", s.file(), "{quoted}", shellQuote(s.file()), "{queue}", creds.QueueID,
+		"{sqlite}", shellQuote("sqlite:"+s.database()), "{application}", devApplication, "{namespace}", devNamespace, "{queuename}", devQueue,
 	).Replace(usage)
 }
 

@@ -24,12 +24,12 @@ func (s *settings) readRetention(env cli.Environment) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	age, err := time.ParseDuration(text)
+	age, err := cli.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("--retention (%s) %q: must be a duration such as 2160h, or 0", envRetention, text)
+		return 0, fmt.Errorf("--retention (%s) %q: must be a duration such as 180d or 4320h, or 0", envRetention, text)
 	}
 	if age != 0 && age < server.MinRetention {
-		return 0, fmt.Errorf("--retention (%s) %v: must be at least %v, or 0 for never", envRetention, age, server.MinRetention)
+		return 0, fmt.Errorf("--retention (%s) %s: must be at least %s, or 0 for never", envRetention, cli.FormatDuration(age), cli.FormatDuration(server.MinRetention))
 	}
 	return age, nil
 }

@@ -27,9 +27,11 @@ func TestRetentionIsReadFromFlagOrEnvironment(t *testing.T) {
 		{"", "24h", 24 * time.Hour, ""},
 		{"48h", "24h", 48 * time.Hour, ""},
 		{"0", "24h", 0, ""},
-		{"90d", "", 0, `"90d"`},
-		{"23h59m59s", "", 0, "at least 24h0m0s"},
-		{"-24h", "", 0, "at least 24h0m0s"},
+		{"90d", "", 90 * 24 * time.Hour, ""},
+		{"", "1d12h", 36 * time.Hour, ""},
+		{"90", "", 0, `"90"`},
+		{"23h59m59s", "", 0, "at least 1d"},
+		{"-24h", "", 0, "at least 1d"},
 		{"", "soon", 0, "ORBIT_RETENTION"},
 	}
 	for _, tt := range tests {

@@ -48,6 +48,12 @@ func TestRetentionIsCounted(t *testing.T) {
 	m := metrics.New()
 	m.Retention.Removed(retention.Counts{Tasks: 2, Records: 5, Events: 9})
 	m.Retention.Removed(retention.Counts{Records: 1})
+	for _, series := range []string{"last_run", "oldest"} {
+		if strings.Contains(shown(t, m), series) {
+			t.Errorf("a node that has run nothing shows orbit_retention_%s…", series)
+		}
+	}
+	m.Retention.Ran(retention.Report{At: time.UnixMicro(1_000_000)})
 	m.Retention.Ran(retention.Report{At: time.UnixMicro(1_500_000), Oldest: 90 * time.Second})
 	wantLines(t, shown(t, m), "orbit_retention_tasks_purged_total 2", "orbit_retention_records_purged_total 6",
 		"orbit_retention_last_run_timestamp_seconds 1.5", "orbit_retention_oldest_purgeable_seconds 90")
