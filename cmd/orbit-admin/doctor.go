@@ -55,10 +55,13 @@ func examine(ctx context.Context, env cli.Environment, out *format, deep bool) e
 			failed++
 		}
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d checks fail", failed, len(findings))
+	switch failed {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("1 of %d checks fails", len(findings))
 	}
-	return nil
+	return fmt.Errorf("%d of %d checks fail", failed, len(findings))
 }
 
 // An examined is what doctor has found, in the form that --json prints.

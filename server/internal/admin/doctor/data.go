@@ -23,6 +23,9 @@ func (e *examiner) schema(ctx context.Context) ([]Finding, error) {
 	case e.db.Dialect().Refused(err):
 		return nil, err
 	case err != nil:
+		if half := (*migrations.HalfAppliedError)(nil); version != nil && version.Found < version.Min || errors.As(err, &half) {
+			e.lack = "the schema is incomplete"
+		}
 		return fail("", "%v", err), nil // it says what to do
 	}
 	at, err := migrations.Version(ctx, e.db, migrations.Server)
@@ -41,7 +44,7 @@ func (e *examiner) noBook(ctx context.Context) ([]Finding, error) {
 	if len(hidden) < len(tables()) && e.db.Dialect() != sqldb.SQLite {
 		return []Finding{{Level: Skipped, Text: "the check could not be made: it needs SELECT on the book of migrations"}}, nil
 	}
-	e.bare = true
+	e.lack = "no schema"
 	if e.db.Dialect() == sqldb.SQLite {
 		return fail("run orbit-migrate up", "the database has no schema"), nil
 	}

@@ -58,7 +58,7 @@ type examiner struct {
 	db   *sqldb.DB
 	opt  Options
 	vars map[string]string // variables of a MySQL or MariaDB server
-	bare bool              // there is no schema: the check of it found out
+	lack string            // what the schema lacks, as the check of it found out; empty: nothing
 }
 
 // A check looks at one thing. Without a finding all is well.
@@ -95,8 +95,8 @@ func (e *examiner) run(ctx context.Context, c check) []Finding {
 			return nil
 		}
 	}
-	if c.data && e.bare {
-		return []Finding{{Check: c.name, Level: Skipped, Text: "not made: no schema"}}
+	if c.data && e.lack != "" {
+		return []Finding{{Check: c.name, Level: Skipped, Text: "not made: " + e.lack}}
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

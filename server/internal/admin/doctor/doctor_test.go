@@ -152,6 +152,19 @@ func TestAnEmptyDatabaseHasOneFailure(t *testing.T) {
 	})
 }
 
+// So with a schema that lacks steps, and their tables.
+func TestAnOldSchemaHasOneFailure(t *testing.T) {
+	db := dbtest.Open(t, dbtest.SQLite)
+	if _, err := migrations.Up(t.Context(), db.DB, migrations.Server, migrations.Options{To: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range Examine(t.Context(), db.DB, Options{MinSchema: 9, MaxSchema: 99}) {
+		if f.Level == Failure && (f.Check != "schema" || strings.Count(f.Text+f.Do, "orbit-migrate up") != 1) || f.Level == Skipped && f.Text != "not made: the schema is incomplete" {
+			t.Errorf("finding = %+v", f)
+		}
+	}
+}
+
 // Each setting of a MySQL or MariaDB server that breaks a promise, or may, is told.
 func TestSettingsOfAServerAreJudged(t *testing.T) {
 	good := map[string]string{
