@@ -14,7 +14,7 @@ import (
 	"github.com/orbitkit/orbit/server"
 )
 
-// AMB-072: the audit is found again by what was done, to what, by whom, where and when; in
+// SUB-063: the audit is found again by what was done, to what, by whom, where and when; in
 // pages that have each row once.
 func TestTheAuditIsListed(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
@@ -32,6 +32,9 @@ func TestTheAuditIsListed(t *testing.T) {
 			t.Errorf("row of the submit = %+v", submit)
 		}
 		day := func(add time.Duration) string { return submit.At.Add(add).Format(time.DateOnly) }
+		if strings.Contains(w.said.String(), "canary-7") {
+			t.Error("the audit has a payload")
+		}
 		for args, want := range map[string]int{
 			"--action queue.update": 2, "--target " + w.creds.QueueID: 3, "--request " + submit.RequestID: 1,
 			"--application a --namespace n": 3 + 2 + 1, "--application b --namespace m": 3,
@@ -85,7 +88,7 @@ func TestBadInputOfTheAudit(t *testing.T) {
 	}
 }
 
-// LIST-007, LIST-009, REF-REV-002: tasks in one state are found over all queues of a namespace
+// LIST-007, LIST-010: tasks in one state are found over all queues of a namespace
 // or an application, each once, and between two moments.
 func TestTasksAreListedOverQueues(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {

@@ -11,7 +11,7 @@ import (
 	"github.com/orbitkit/orbit/server/internal/dispatch/plancheck"
 )
 
-// AMB-072, LIST-010: what operators list is a range of an index, without a sort, whether
+// LIST-010: what operators list is a range of an index, without a sort, whether
 // there are few rows or many.
 func TestOperatorsReadByIndexes(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {

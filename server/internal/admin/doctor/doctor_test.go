@@ -97,7 +97,7 @@ func TestFaultsInTheDataAreFound(t *testing.T) {
 	}, migrations.Server)
 }
 
-// REF-REV-002: tasks that wait for a person are told, with the age of the oldest, over all
+// Tasks that wait for a person are told, with the age of the oldest, over all
 // queues and by the index of queues and states.
 func TestReviewsThatWaitAreTold(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {

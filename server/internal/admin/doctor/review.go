@@ -48,7 +48,7 @@ func (e *examiner) byState(statement string) string {
 	return strings.NewReplacer("{by}", hint, "{join}", join).Replace(statement)
 }
 
-// reviews tells whether tasks wait for a person (REF-REV-002).
+// reviews tells whether tasks wait for a person.
 func (e *examiner) reviews(ctx context.Context) ([]Finding, error) {
 	now, err := e.db.Now(ctx)
 	if err != nil {
