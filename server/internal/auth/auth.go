@@ -100,6 +100,35 @@ func (a *Authenticator) Refresh(ctx context.Context, credential sqldb.ID) (Princ
 	return c.judge()
 }
 
+const selectEnded = `
+SELECT c.id
+FROM credential c
+JOIN namespace n ON n.id = c.namespace_id
+JOIN application a ON a.id = n.application_id
+WHERE c.id IN %s
+  AND (c.revoked_at IS NOT NULL OR c.expires_at <= %s OR n.state <> %[3]d OR a.state <> %[3]d)`
+
+// Ended returns which of credentials count no more. It is one statement, so that it can be
+// asked often for all that are in use; Refresh tells why.
+func (a *Authenticator) Ended(ctx context.Context, credentials []sqldb.ID) ([]sqldb.ID, error) {
+	args := make([]any, len(credentials))
+	for i, id := range credentials {
+		args[i] = id
+	}
+	var ended []sqldb.ID
+	query := fmt.Sprintf(selectEnded, sqldb.Placeholders(len(args)), a.db.Dialect().Clock, stateActive)
+	err := sqldb.EachRow(ctx, a.db.Read(), query, args, func(scan func(...any) error) error {
+		var id sqldb.ID
+		err := scan(&id)
+		ended = append(ended, id)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look up credentials: %w", err)
+	}
+	return ended, nil
+}
+
 // bearer returns the token of the only Authorization header (API-026); the scheme is
 // matched without case (API-034).
 func bearer(h http.Header) (string, error) {

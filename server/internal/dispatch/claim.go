@@ -80,6 +80,7 @@ func (d *Dispatcher) claim(ctx context.Context, all *Claimed, lanes []Lane, take
 	}
 	all.Grants = append(all.Grants, c.grants...)
 	all.Replaced = append(all.Replaced, c.replaced...)
+	all.Barred = append(all.Barred, c.barred...)
 	for id, l := range c.lanes {
 		all.Lanes[id] = l.result()
 	}
@@ -99,6 +100,7 @@ type claim struct {
 	examined int
 	keys     settle.Keys
 	replaced []int
+	barred   []int
 
 	grants []Grant
 	taken  []*candidate
@@ -169,10 +171,10 @@ func (c *claim) use(t *takerRoom, size int) {
 // locked before the first task, and everything else with SKIP LOCKED.
 func (c *claim) run(ctx context.Context) error {
 	var err error
-	if c.replaced, err = c.d.replacedTakers(ctx, c.tx, c.given()); err != nil {
+	if c.replaced, c.barred, err = c.d.turnAway(ctx, c.tx, c.given()); err != nil {
 		return err
 	}
-	for _, i := range c.replaced {
+	for _, i := range slices.Concat(c.replaced, c.barred) {
 		c.takers[i].slots = 0
 	}
 	if err := c.openGates(ctx); err != nil {

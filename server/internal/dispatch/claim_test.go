@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
@@ -466,6 +467,40 @@ VALUES (?, ?, ?, ?, ?, ?, 6, 6)`, w.Namespace, p, w.Credential, make([]byte, 32)
 		slices.Sort(got.Replaced)
 		if err != nil || len(got.Grants) != 1 || got.Grants[0].Taker != 1 || !slices.Equal(got.Replaced, []int{0, 2}) {
 			t.Errorf("Claim = %+v, %v; want one grant for taker 1, takers 0 and 2 replaced", got, err)
+		}
+	})
+}
+
+func TestNothingBeginsForAnEndedCredential(t *testing.T) { // ERR-002
+	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
+		x := spec{Queue: w.NewQueue("q")}
+		w.Submit(x)
+		w.Submit(x)
+		taker := w.Taker(1, x.Lane())
+		taker.ConnectedAt = 6
+		w.Exec(`INSERT INTO worker_session (namespace_id, process_id, credential_id, registration_digest, registration, node_id, connected_at, seen_at)
+VALUES (?, ?, ?, ?, ?, ?, 6, 6)`, w.Namespace, taker.Process, w.Credential, make([]byte, 32), []byte("{}"), []byte("node-a"))
+		claim := func() dispatch.Claimed {
+			got, err := n.Claim(t.Context(), []dispatch.Lane{x.Lane()}, []dispatch.Taker{taker})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		first := claim()
+		if len(first.Grants) != 1 {
+			t.Fatalf("Claim = %+v, want a grant", first)
+		}
+		for _, change := range []string{"UPDATE credential SET revoked_at = 1", "UPDATE credential SET revoked_at = NULL, expires_at = 1"} {
+			w.Exec(change)
+			if got := claim(); len(got.Grants) != 0 || !slices.Equal(got.Barred, []int{0}) || len(got.Replaced) != 0 {
+				t.Errorf("after %s: Claim = %+v, want nothing and the taker barred", change, got)
+			}
+			g := first.Grants[0]
+			got, err := n.Start(t.Context(), []dispatch.Ref{{Attempt: g.Attempt, Epoch: g.Epoch, Process: taker.Process, Namespace: w.Namespace}})
+			if err != nil || got[0].Refusal == nil || got[0].Refusal.Code != orbit.CodeUnauthenticated {
+				t.Errorf("after %s: Start = %+v, %v, want it refused", change, got, err)
+			}
 		}
 	})
 }

@@ -108,6 +108,7 @@ type Refusal struct {
 
 var (
 	refuseUnknown     = &Refusal{orbit.CodeNotFound, "this process holds no such attempt"}
+	refuseBarred      = &Refusal{orbit.CodeUnauthenticated, "the credential of the worker counts no more"}
 	refuseUnavailable = &Refusal{orbit.CodeUnavailable, "the outcome is unknown: repeat the message"}
 	refuseNotStarted  = &Refusal{orbit.CodeStateConflict, "the attempt has not been started"}
 	refuseRunning     = &Refusal{orbit.CodeStateConflict, "the attempt is running: finish it"}

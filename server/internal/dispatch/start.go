@@ -39,7 +39,15 @@ func (d *Dispatcher) startBatch(ctx context.Context, refs []Ref) ([]Started, err
 		if err != nil {
 			return err
 		}
+		barred, err := d.barred(ctx, tx, refs)
+		if err != nil {
+			return err
+		}
 		for _, r := range refs {
+			if barred[process{r.Namespace, r.Process}] {
+				answers = append(answers, Started{Refusal: refuseBarred})
+				continue
+			}
 			answer, err := d.start(s, r)
 			if err != nil {
 				return err

@@ -80,16 +80,22 @@ type Claimed struct {
 	Grants   []Grant
 	Lanes    map[int64]LaneEnd // for each lane of the claim
 	Replaced []int             // takers whose process has connected elsewhere; they got nothing
+	Barred   []int             // takers whose credential was revoked or has expired; they got nothing
 }
 
 const selectSessions = `
-SELECT namespace_id, process_id, node_id, connected_at
-FROM worker_session
-WHERE (namespace_id, process_id) IN `
+SELECT s.namespace_id, s.process_id, s.node_id, s.connected_at,
+       CASE WHEN c.revoked_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > %s) THEN 1 ELSE 0 END
+FROM worker_session s
+JOIN credential c ON c.id = s.credential_id
+WHERE (s.namespace_id, s.process_id) IN `
 
-// replacedTakers returns the takers whose session is not the newest of their process.
-func (d *Dispatcher) replacedTakers(ctx context.Context, tx *sqldb.Tx, takers []Taker) ([]int, error) {
-	type process struct{ namespace, id sqldb.ID }
+// A process names a worker.
+type process struct{ namespace, id sqldb.ID }
+
+// turnAway returns the takers whose session is not the newest of their process, and those
+// whose credential has been revoked or has expired. None of them gets anything.
+func (d *Dispatcher) turnAway(ctx context.Context, tx *sqldb.Tx, takers []Taker) (replaced, barred []int, err error) {
 	want := make(map[process]int)
 	var args []any
 	for i, t := range takers {
@@ -99,30 +105,71 @@ func (d *Dispatcher) replacedTakers(ctx context.Context, tx *sqldb.Tx, takers []
 		}
 	}
 	if len(want) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	query := selectSessions + "(" + strings.TrimSuffix(strings.Repeat("(?,?),", len(args)/2), ",") + ")"
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read sessions: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	query := fmt.Sprintf(selectSessions, tx.Dialect().Clock) + pairs(len(args)/2)
+	err = sqldb.EachRow(ctx, tx, query, args, func(scan func(...any) error) error {
 		var (
-			p    process
-			node string
-			at   int64
+			p     process
+			node  string
+			at    int64
+			valid bool
 		)
-		if err := rows.Scan(&p.namespace, &p.id, &node, &at); err != nil {
-			return nil, fmt.Errorf("read sessions: %w", err)
+		if err := scan(&p.namespace, &p.id, &node, &at, &valid); err != nil {
+			return err
 		}
 		if i, ok := want[p]; ok && node == d.node && at == takers[i].ConnectedAt {
 			delete(want, p)
+			if !valid {
+				barred = append(barred, i)
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read sessions: %w", err)
 	}
-	var replaced []int
 	for _, i := range want {
 		replaced = append(replaced, i)
 	}
-	return replaced, rows.Err()
+	return replaced, barred, nil
+}
+
+// pairs is a list of n placeholders for two columns each.
+func pairs(n int) string {
+	return "(" + strings.TrimSuffix(strings.Repeat("(?,?),", n), ",") + ")"
+}
+
+const selectBarred = `
+SELECT s.namespace_id, s.process_id
+FROM worker_session s
+JOIN credential c ON c.id = s.credential_id
+JOIN namespace n ON n.id = c.namespace_id
+JOIN application a ON a.id = n.application_id
+WHERE (s.namespace_id, s.process_id) IN %s
+  AND (c.revoked_at IS NOT NULL OR c.expires_at <= %s OR n.state <> 1 OR a.state <> 1)`
+
+// barred returns the processes among refs whose credential counts no more: what has not
+// begun must not begin (ERR-002).
+func (d *Dispatcher) barred(ctx context.Context, tx *sqldb.Tx, refs []Ref) (map[process]bool, error) {
+	asked := make(map[process]bool, len(refs))
+	var args []any
+	for _, r := range refs {
+		if p := (process{r.Namespace, r.Process}); !asked[p] {
+			asked[p] = true
+			args = append(args, p.namespace, p.id)
+		}
+	}
+	barred := make(map[process]bool)
+	query := fmt.Sprintf(selectBarred, pairs(len(args)/2), tx.Dialect().Clock)
+	err := sqldb.EachRow(ctx, tx, query, args, func(scan func(...any) error) error {
+		var p process
+		err := scan(&p.namespace, &p.id)
+		barred[p] = true
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read credentials of sessions: %w", err)
+	}
+	return barred, nil
 }

@@ -50,6 +50,9 @@ func (h *Hub) claim(ctx context.Context, o order) error {
 	for _, i := range got.Replaced {
 		o.to[i].end(wire.CloseReplaced, "the process connected again")
 	}
+	for _, i := range got.Barred {
+		o.to[i].end(wire.CloseUnauthenticated, "the credential was revoked or has expired")
+	}
 	if len(got.Grants) > 0 {
 		h.polls.found()
 	}

@@ -21,6 +21,7 @@ import (
 type Authenticator interface {
 	Authenticate(ctx context.Context, r *http.Request) (auth.Principal, error)
 	Refresh(ctx context.Context, credential sqldb.ID) (auth.Principal, error)
+	Ended(ctx context.Context, credentials []sqldb.ID) ([]sqldb.ID, error)
 }
 
 // Config tunes a Hub. The zero value is ready to use.
@@ -41,8 +42,13 @@ type Config struct {
 	// DrainTimeout is how long a stopping hub waits for its workers to go elsewhere.
 	// Default 10s.
 	DrainTimeout time.Duration
-	// Recheck is how often credentials of connections are looked up again. Default 30s.
+	// Recheck is how often it is looked again what credentials of connections may do.
+	// Default 30s.
 	Recheck time.Duration
+	// EndCheck is how often it is asked whether credentials of connections were revoked,
+	// have expired or were disabled. Nothing is assigned to such a worker and nothing of
+	// its begins in any case; this ends its connection. Default 1s.
+	EndCheck time.Duration
 	// MinPoll and MaxPoll bound the pace of looking for tasks that other nodes accepted,
 	// while somebody here waits for some. Default 100ms and 2s.
 	MinPoll, MaxPoll time.Duration
@@ -61,7 +67,7 @@ func (c Config) withDefaults() Config {
 		def   time.Duration
 	}{
 		{&c.Ping, 15 * time.Second}, {&c.HelloTimeout, 10 * time.Second}, {&c.WriteTimeout, 10 * time.Second},
-		{&c.DrainTimeout, 10 * time.Second}, {&c.Recheck, 30 * time.Second},
+		{&c.DrainTimeout, 10 * time.Second}, {&c.Recheck, 30 * time.Second}, {&c.EndCheck, time.Second},
 		{&c.MinPoll, 100 * time.Millisecond}, {&c.MaxPoll, 2 * time.Second},
 	} {
 		if *d.value <= 0 {
@@ -160,7 +166,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context){h.starts.Run, h.resumes.Run, h.renewals.Run, h.finishes.Run, h.returns.Run, h.drains.Run} {
 		batches.Go(func() { run(serve) })
 	}
-	for _, run := range []func(context.Context){h.claimLoop, h.pollLoop, h.recheckLoop} {
+	for _, run := range []func(context.Context){h.claimLoop, h.pollLoop, h.recheckLoop, h.endCheckLoop} {
 		claims.Go(func() { run(ctx) })
 	}
 	<-ctx.Done()

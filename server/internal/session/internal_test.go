@@ -83,6 +83,8 @@ func (noAuth) Refresh(context.Context, sqldb.ID) (auth.Principal, error) {
 	return auth.Principal{}, nil
 }
 
+func (noAuth) Ended(context.Context, []sqldb.ID) ([]sqldb.ID, error) { return nil, nil }
+
 // A worker that goes away while a claim for it is under way.
 func TestClaimForAWorkerThatLeftIsHandedBack(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,17 +18,52 @@ import (
 func (h *Hub) recheckLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		waitFor(ctx, nil, h.cfg.Recheck*3/4+rand.N(h.cfg.Recheck/2))
-		byCredential := make(map[sqldb.ID][]*session)
-		for _, s := range h.connected() {
-			byCredential[s.principal.Credential] = append(byCredential[s.principal.Credential], s)
-		}
-		for credential, sessions := range byCredential {
+		for credential, sessions := range h.byCredential() {
 			if ctx.Err() == nil {
 				h.recheck(ctx, credential, sessions)
 			}
 		}
 		h.endReplaced(ctx)
 	}
+}
+
+const endedBatch = 500
+
+// endCheckLoop ends the connections of credentials that count no more, soon after the fact
+// (ERR-002). It costs one statement for all connections of a node.
+func (h *Hub) endCheckLoop(ctx context.Context) {
+	for failing := false; ctx.Err() == nil; {
+		waitFor(ctx, nil, h.cfg.EndCheck*3/4+rand.N(h.cfg.EndCheck/2))
+		err := h.endCheck(ctx)
+		if err != nil && !failing && ctx.Err() == nil { // a database that is away is not news every second
+			h.log.ErrorContext(ctx, "credentials could not be looked up again", "err", err)
+		}
+		failing = err != nil
+	}
+}
+
+func (h *Hub) endCheck(ctx context.Context) error {
+	byCredential := h.byCredential()
+	for batch := range slices.Chunk(slices.Collect(maps.Keys(byCredential)), endedBatch) {
+		lookUp, cancel := context.WithTimeout(ctx, authTimeout)
+		ended, err := h.auth.Ended(lookUp, batch)
+		cancel()
+		if err != nil {
+			return err
+		}
+		for _, credential := range ended {
+			h.recheck(ctx, credential, byCredential[credential])
+		}
+	}
+	return nil
+}
+
+func (h *Hub) byCredential() map[sqldb.ID][]*session {
+	sessions := make(map[sqldb.ID][]*session)
+	for _, s := range h.connected() {
+		sessions[s.principal.Credential] = append(sessions[s.principal.Credential], s)
+	}
+	return sessions
 }
 
 // connected returns the sessions of all processes.

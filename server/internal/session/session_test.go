@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/server/internal/auth"
@@ -514,6 +515,66 @@ func TestRevokedCredentialEndsItsConnections(t *testing.T) {
 			if code, _ := c.closed(); code != wire.CloseUnauthenticated {
 				s.Errorf("%s: closed with %d, want %d", name, code, wire.CloseUnauthenticated)
 			}
+		}
+	})
+}
+
+// ERR-002: with the commit that ends a credential nothing is assigned to its workers any
+// more and nothing begins, before anybody has looked at the connections.
+func TestNothingBeginsWithAnEndedCredential(t *testing.T) {
+	run(t, func(s scene) {
+		n := s.newNode(s.db.DB, session.Config{Node: "node-e", Recheck: time.Hour, EndCheck: time.Hour})
+		for name, change := range map[string]string{
+			"revoked": "UPDATE credential SET revoked_at = 1",
+			"expired": "UPDATE credential SET expires_at = 1",
+		} {
+			q := s.w.NewQueue(name)
+			leased := s.submit(spec{Queue: q}, n)
+			c := n.connect(s.T, s.worker())
+			c.hello(helloFor(2, q))
+			c.say(wire.TypeCredit, wire.Credit{Slots: 1})
+			a := want[wire.Assign](c, wire.TypeAssign, "")
+			s.w.Exec(change)
+			id := c.say(wire.TypeStart, wire.Attempt{AttemptID: a.AttemptID, Epoch: a.Epoch})
+			if e := want[wire.Error](c, wire.TypeError, id); e.Code != orbit.CodeUnauthenticated {
+				s.Errorf("%s: start refused with %+v", name, e)
+			}
+			c.say(wire.TypeCredit, wire.Credit{Slots: 2})
+			other := s.submit(spec{Queue: q}, n)
+			if code, _ := c.closed(); code != wire.CloseUnauthenticated {
+				s.Errorf("%s: closed with %d, want %d and no assignment", name, code, wire.CloseUnauthenticated)
+			}
+			if got := s.w.Task(leased); got.State != orbit.StateLeased {
+				s.Errorf("%s: task is %v, want it LEASED until its lease ends", name, got.State)
+			}
+			if got := s.w.Task(other); got.Attempts != 0 {
+				s.Errorf("%s: %d attempts of a task after the end, want 0", name, got.Attempts)
+			}
+			s.w.Exec("UPDATE credential SET revoked_at = NULL, expires_at = NULL")
+		}
+	})
+}
+
+// ERR-002: idle connections of an ended credential end too, soon.
+func TestConnectionsOfAnEndedCredentialEndSoon(t *testing.T) {
+	run(t, func(s scene) {
+		q := s.w.NewQueue("q")
+		n := s.newNode(s.db.DB, session.Config{Node: "node-e", Recheck: time.Hour, EndCheck: 20 * time.Millisecond})
+		for name, change := range map[string]string{
+			"revoked":              "UPDATE credential SET revoked_at = 1",
+			"expired":              "UPDATE credential SET expires_at = 1",
+			"namespace disabled":   "UPDATE namespace SET state = 2",
+			"application disabled": "UPDATE application SET state = 2",
+		} {
+			c := n.connect(s.T, s.worker())
+			c.hello(helloFor(1, q))
+			s.w.Exec(change)
+			if code, _ := c.closed(); code != wire.CloseUnauthenticated {
+				s.Errorf("%s: closed with %d, want %d", name, code, wire.CloseUnauthenticated)
+			}
+			s.w.Exec("UPDATE credential SET revoked_at = NULL, expires_at = NULL")
+			s.w.Exec("UPDATE namespace SET state = 1")
+			s.w.Exec("UPDATE application SET state = 1")
 		}
 	})
 }

@@ -34,6 +34,8 @@ func New(t testing.TB, db *sqldb.DB) *World {
 		w.Application, []byte("app"), now, now)
 	w.Exec("INSERT INTO application_quota (application_id, updated_at) VALUES (?, ?)", w.Application, now)
 	w.Namespace = w.NewNamespace("default")
+	w.Exec("INSERT INTO credential (id, namespace_id, name, secret_digest, permissions, all_queues, created_at) VALUES (?, ?, ?, ?, ?, 1, ?)",
+		w.Credential, w.Namespace, []byte("world"), make([]byte, 32), []byte("tasks:submit"), now)
 	t.Cleanup(w.Verify)
 	return w
 }
