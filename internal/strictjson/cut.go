@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -25,10 +26,28 @@ func Cut(data []byte, name string, most int) ([][]byte, error) {
 	}
 	// The tokenizer gives up below 10,000 levels, which would make the depth of
 	// one element a fault of all.
-	if flat := flatten(data); flat != nil {
-		return cut(flat, name, most)
+	flat, parts := flatten(data)
+	if flat == nil {
+		return nil, err
 	}
-	return nil, err
+	for _, part := range parts {
+		if !wellFormed(part) {
+			return nil, &Error{Path: name, Rule: ruleSyntax}
+		}
+	}
+	return cut(flat, name, most)
+}
+
+// wellFormed reports whether a value, however deep, has the syntax of JSON.
+func wellFormed(value []byte) bool {
+	r := newReader(value, MaxDepth)
+	defer r.free()
+	r.dec.Reset(&r.buf, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if _, err := r.dec.ReadValue(); err == nil {
+		return r.end() == nil
+	}
+	flat, parts := flatten(value)
+	return flat != nil && wellFormed(flat) && !slices.ContainsFunc(parts, func(p []byte) bool { return !wellFormed(p) })
 }
 
 func cut(data []byte, name string, most int) ([][]byte, error) {
@@ -116,14 +135,15 @@ func unquoteLoosely(literal []byte) []byte {
 	return text
 }
 
-// flatDepth is where flatten cuts: above every level that a rule allows.
-const flatDepth = 4 * MaxDepth
+// flatDepth is where flatten cuts: a little before the tokenizer gives up, far deeper
+// than any rule allows.
+const flatDepth = 9_000
 
 // flatten returns a copy of data of the same length in which arrays and objects
-// that lie flatDepth levels deep are empty, or nil if none lies so deep or the
-// brackets do not balance. The copy is too deep for every rule, like the original.
-func flatten(data []byte) []byte {
-	var flat []byte
+// that lie flatDepth levels deep are empty, and those arrays and objects; or nil if none
+// lies so deep or the brackets do not balance. The copy is too deep for every rule, like
+// the original.
+func flatten(data []byte) (flat []byte, parts [][]byte) {
 	depth, start, inString := 0, 0, false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
@@ -142,13 +162,14 @@ func flatten(data []byte) []byte {
 					flat = bytes.Clone(data)
 				}
 				blank(flat[start : i+1])
+				parts = append(parts, data[start:i+1])
 			}
 		}
 	}
 	if depth != 0 {
-		return nil
+		return nil, nil
 	}
-	return flat
+	return flat, parts
 }
 
 func blank(part []byte) {

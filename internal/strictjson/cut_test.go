@@ -42,6 +42,23 @@ func TestCutSurvivesAnElementOfAbsurdDepth(t *testing.T) {
 	}
 }
 
+// However deep it stands, what is no JSON makes the document one that cannot be cut
+// (API-013, REF-BATCH-002).
+func TestCutRefusesBadSyntaxAtAnyDepth(t *testing.T) {
+	for _, levels := range []int{3, 126, 127, 128, 8999, 9000, 9001, 9999, 10_001, 30_000} {
+		for _, inner := range []string{`GARBAGE } not json ,, {`, `tru`, `1,`, `"a" "b"`} {
+			deep := strings.Repeat("[", levels) + inner + strings.Repeat("]", levels)
+			if parts, err := cutText(t, `{"items":["good",`+deep+`]}`); err == nil {
+				t.Errorf("%d levels around %s: cut into %d parts", levels, inner, len(parts))
+			}
+		}
+		good := strings.Repeat("[", levels) + `"]"` + strings.Repeat("]", levels)
+		if parts, err := cutText(t, `{"items":["good",`+good+`]}`); err != nil || len(parts) != 2 {
+			t.Errorf("%d levels: %d parts, %v; want 2", levels, len(parts), err)
+		}
+	}
+}
+
 func TestCutRefusesWhatCannotBeCut(t *testing.T) {
 	const count = "items: must hold 1 to 3 elements"
 	tests := []struct{ text, want string }{
@@ -63,6 +80,9 @@ func TestCutRefusesWhatCannotBeCut(t *testing.T) {
 		if _, err := cutText(t, test.text); err == nil || err.Error() != test.want {
 			t.Errorf("%s: error %v, want %s", test.text, err, test.want)
 		}
+	}
+	if _, err := cutText(t, `{"items":[{"task":{"payload":[[1,x]]}}]}`); err == nil || !strings.HasPrefix(err.Error(), "items[0].task.payload[0][1]: ") {
+		t.Errorf("error %v does not show where", err)
 	}
 	for _, text := range []string{`{"items":[1`, `{"items":[1,]}`, `{"items":[tru]}`, `{"items":["a]}`, `{"items":[[}]}`} {
 		if got, err := cutText(t, text); err == nil {

@@ -165,7 +165,8 @@ func (r *reader) syntax(err error) error {
 }
 
 // path renders a pointer in the form payload.items[3].price. The tokenizer's
-// stack tells a position from a name that is made of digits.
+// stack tells a position from a name that is made of digits; inside a value that is read
+// as a whole there is none, and digits are taken for a position.
 func (r *reader) path(p jsontext.Pointer) string {
 	var path []byte
 	level := 0
@@ -174,7 +175,8 @@ func (r *reader) path(p jsontext.Pointer) string {
 		if len(path) > maxShownPath {
 			return string(path) + "…"
 		}
-		if level <= r.dec.StackDepth() && r.isArray(level) {
+		inside := level > r.dec.StackDepth()
+		if !inside && r.isArray(level) || inside && name != "" && isDigits([]byte(name)) {
 			path = append(append(append(path, '['), name...), ']')
 			continue
 		}

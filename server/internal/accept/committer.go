@@ -90,18 +90,20 @@ type group struct {
 	ctx      context.Context
 	outcomes []Outcome
 	left     atomic.Int64
+	shown    atomic.Int64 // bytes of payloads of earlier submits in the outcomes
 	done     chan struct{}
 }
 
 // A member is one item on its way through a transaction.
 type member struct {
 	Item
-	id     sqldb.ID // of the task that it may become
-	digest idempotency.Identity
-	group  *group
-	index  int
-	over   bool  // it has its outcome
-	draft  draft // made anew by each run of the transaction
+	id      sqldb.ID // of the task that it may become
+	digest  idempotency.Identity
+	group   *group
+	index   int
+	over    bool  // it has its outcome
+	unshown bool  // its receipt is too long to be shown beside the others
+	draft   draft // made anew by each run of the transaction
 }
 
 // size is at most how many bytes of statement the member costs: each byte of the payload

@@ -40,7 +40,8 @@ type Outcome struct {
 	Receipt      Receipt
 	// Err is an [*orbit.InvalidArgumentError] for a rule of the moment,
 	// [quota.ErrApplicationFull], [quota.ErrQueueFull], the Refused of a Retry,
-	// ErrConflict, or an error that wraps ErrUnavailable. All but the last leave no record.
+	// ErrConflict, ErrTooLong, or an error that wraps ErrUnavailable. All but the last two
+	// leave no record.
 	Err error
 }
 
@@ -50,6 +51,9 @@ var (
 	// ErrUnavailable reports that the database could not be asked or did not answer. The
 	// item may have been accepted: the sender must repeat it with the same key.
 	ErrUnavailable = errors.New("acceptance is unknown")
+	// ErrTooLong reports that the receipt of an earlier submit is not shown, because the
+	// answer would become too long. The sender repeats the item alone.
+	ErrTooLong = errors.New("the receipts of earlier submits are too long for one answer: repeat this item alone")
 )
 
 // A Receipt is the stored answer to the first submit.

@@ -38,6 +38,8 @@ func (c *Committer) replay(ctx context.Context, q sqldb.Querier, members []*memb
 			left = append(left, m)
 		case !r.same(m):
 			m.settle(Outcome{Err: ErrConflict})
+		case m.unshown:
+			m.settle(Outcome{Err: ErrTooLong})
 		case !r.whole(m):
 			m.fail(fmt.Errorf("receipt of task %s is damaged", r.task))
 		default:
@@ -100,43 +102,105 @@ func readRecords(ctx context.Context, q sqldb.Querier, members []*member) (map[i
 	return records, nil
 }
 
+const (
+	// maxShown bounds the payloads of earlier submits that the answer to one Submit shows, in
+	// bytes: a short request can ask for long receipts. Clients read 2 MiB of an answer.
+	maxShown = 1 << 20
+	// surelyShown receipts are within the bound, whatever their payloads.
+	surelyShown = maxShown / orbit.MaxPayloadBytes
+)
+
+// readPayloads fills in the payloads of the receipts that will be shown: a receipt is
+// stored without a second copy of it.
+func readPayloads(ctx context.Context, q sqldb.Querier, records map[idempotency.Identity]*record, members []*member) error {
+	showing := map[*group][]*member{}
+	shown := map[sqldb.ID]*record{}
+	for _, m := range members {
+		m.unshown = false
+		if r, found := records[m.digest]; found && !m.Minimal && r.same(m) {
+			showing[m.group] = append(showing[m.group], m)
+			shown[r.task] = r
+		}
+	}
+	for _, list := range showing {
+		if err := leaveOut(ctx, q, records, list, shown); err != nil {
+			return err
+		}
+	}
+	return readShown(ctx, q, shown)
+}
+
+const selectSizes = `
+SELECT id, LENGTH(payload)
+FROM task
+WHERE id IN `
+
+// leaveOut marks the members of one group that are beyond the bound, in their order, and
+// takes the tasks that nobody is shown out of shown.
+func leaveOut(ctx context.Context, q sqldb.Querier, records map[idempotency.Identity]*record, list []*member, shown map[sqldb.ID]*record) error {
+	g := list[0].group
+	if len(g.outcomes) <= surelyShown {
+		return nil
+	}
+	sizes := map[sqldb.ID]int{}
+	var args []any
+	for _, m := range list {
+		if task := records[m.digest].task; sizes[task] == 0 {
+			sizes[task] = -1
+			args = append(args, task)
+		}
+	}
+	err := sqldb.EachRow(ctx, q, selectSizes+sqldb.Placeholders(len(args)), args, func(scan func(...any) error) error {
+		var id sqldb.ID
+		var size int
+		err := scan(&id, &size)
+		sizes[id] = size
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read sizes of receipts: %w", err)
+	}
+	kept := map[sqldb.ID]bool{}
+	for _, m := range list {
+		task := records[m.digest].task
+		// Members with one key are in different transactions, so the group keeps the sum.
+		if g.shown.Add(int64(sizes[task])) > maxShown {
+			m.unshown = true
+		} else {
+			kept[task] = true
+		}
+	}
+	for task := range sizes {
+		if !kept[task] {
+			delete(shown, task)
+		}
+	}
+	return nil
+}
+
 const selectPayloads = `
 SELECT id, payload
 FROM task
 WHERE id IN `
 
-// readPayloads fills in the payloads of the receipts that will be shown: a receipt is
-// stored without a second copy of it.
-func readPayloads(ctx context.Context, q sqldb.Querier, records map[idempotency.Identity]*record, members []*member) error {
-	shown := map[sqldb.ID]*record{}
-	var args []any
-	for _, m := range members {
-		r, found := records[m.digest]
-		if !found || m.Minimal || !r.same(m) {
-			continue
-		}
-		if shown[r.task] == nil {
-			shown[r.task] = r
-			args = append(args, r.task)
-		}
-	}
-	if len(args) == 0 {
+func readShown(ctx context.Context, q sqldb.Querier, shown map[sqldb.ID]*record) error {
+	if len(shown) == 0 {
 		return nil
 	}
-	rows, err := q.QueryContext(ctx, selectPayloads+sqldb.Placeholders(len(args)), args...)
-	if err != nil {
-		return fmt.Errorf("read payloads of receipts: %w", err)
+	var args []any
+	for id := range shown {
+		args = append(args, id)
 	}
-	defer rows.Close()
-	for rows.Next() {
+	err := sqldb.EachRow(ctx, q, selectPayloads+sqldb.Placeholders(len(args)), args, func(scan func(...any) error) error {
 		var id sqldb.ID
 		var payload sql.RawBytes
-		if err := rows.Scan(&id, &payload); err != nil {
-			return fmt.Errorf("read payloads of receipts: %w", err)
+		err := scan(&id, &payload)
+		if err == nil {
+			shown[id].receipt.payload = bytes.Clone(payload)
 		}
-		shown[id].receipt.payload = bytes.Clone(payload)
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("read payloads of receipts: %w", err)
 	}
 	return nil

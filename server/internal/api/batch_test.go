@@ -216,3 +216,36 @@ func TestFullBatchOfKeyedTasks(t *testing.T) {
 		}
 	})
 }
+
+// REF-BATCH-002, REL-028: a short batch that repeats long submits has an answer of bounded
+// length. What is left out is unknown to its sender, who repeats it alone.
+func TestRepeatsOfLongSubmitsDoNotMakeALongAnswer(t *testing.T) {
+	onEachEngine(t, func(t *testing.T, n *node) {
+		long := `[` + strings.Repeat(" ", 262140) + `1]`
+		var items []string
+		for i := range 8 {
+			key := fmt.Sprint("long-", i/2)
+			if i%2 == 0 {
+				n.submit(key, n.body(`"payload":`+long)).want(t, 201, "")
+			}
+			items = append(items, item(key, n.body(`"payload":[1.0]`)))
+		}
+		items = append(items, item("new", n.body()), item("long-0", n.body(`"payload":2`)))
+		var statuses []int
+		size := 0
+		for _, i := range n.batch(nil, items...) {
+			statuses = append(statuses, i.Status)
+			size += len(i.Data)
+		}
+		if fmt.Sprint(statuses) != "[200 503 200 503 200 503 200 503 201 409]" { // those of one key come one after the other
+			t.Errorf("statuses %v, want repeats up to 1 MiB and 503 for the others", statuses)
+		}
+		if size > 2<<20-64<<10 {
+			t.Errorf("the answer has %d bytes", size)
+		}
+		again := n.submit("long-3", n.body(`"payload":[1.0]`)).want(t, 200, "")
+		if deduplicated, task := again.accepted(t); !deduplicated || !strings.Contains(string(task), long) {
+			t.Error("the repeat alone is not the first receipt")
+		}
+	})
+}

@@ -78,6 +78,8 @@ func refusalOf(err error) (*refusal, bool) {
 		return quotaFull(orbit.CodeApplicationFull, err), true
 	case errors.Is(err, quota.ErrQueueFull):
 		return quotaFull(orbit.CodeQueueFull, err), true
+	case errors.Is(err, accept.ErrTooLong):
+		return unavailable(accept.ErrTooLong.Error()), true
 	case errors.Is(err, accept.ErrConflict):
 		return &refusal{
 			status: http.StatusConflict, code: orbit.CodeIdempotencyConflict, message: orbit.ConflictMessage,
