@@ -128,6 +128,41 @@ func TestSlowClientsHoldUpNobody(t *testing.T) {
 	}
 }
 
+// One credential cannot fill the room for bodies: beside as many stalled bodies as the node
+// takes of it, another credential is served at once.
+func TestStalledBodiesOfOneCredentialLeaveRoomForOthers(t *testing.T) {
+	db := dbtest.Open(t, dbtest.SQLite, migrations.Server)
+	creds := bootstrap(t, db)
+	other, err := server.CreateCredential(t.Context(), db.DB, server.CredentialRequest{
+		Application: "app", Namespace: "default", Name: "other", Permissions: []string{"tasks:submit"}, Actor: "test",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, db.DB, server.Config{StopTimeout: 4 * time.Second})
+	part := strings.Repeat("x", 500<<10)
+	var sending sync.WaitGroup
+	for range 200 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(n.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		sending.Go(func() {
+			fmt.Fprintf(conn, "POST /v1/tasks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nIdempotency-Key: k\r\nContent-Type: application/json\r\nContent-Length: 520000\r\n\r\n%s", creds.Token, part)
+		})
+	}
+	c := client(t, n, other)
+	r := request(creds)
+	for i := range 20 {
+		if _, err := c.SubmitTask(t.Context(), fmt.Sprint("quick-", i), r); err != nil {
+			t.Fatalf("submit beside stalled bodies: %v", err)
+		}
+	}
+	n.stop()
+	sending.Wait()
+}
+
 // A header that does not come on is cut off after a while (no client holds a connection by
 // sending nothing).
 func TestHeadersThatDoNotEndAreCutOff(t *testing.T) {

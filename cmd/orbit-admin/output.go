@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -30,14 +33,35 @@ func (f *format) register(flags *pflag.FlagSet) {
 // print shows v as JSON, or lets table write it for people.
 func (f *format) print(v any, table func(w io.Writer)) error {
 	if f.json {
-		e := json.NewEncoder(f.env.Out)
+		var text bytes.Buffer
+		e := json.NewEncoder(&text)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "  ")
-		return e.Encode(v)
+		if err := e.Encode(v); err != nil {
+			return err
+		}
+		_, err := f.env.Out.Write(visible(text.Bytes()))
+		return err
 	}
 	w := tabwriter.NewWriter(f.env.Out, 0, 0, 2, ' ', 0)
 	table(w)
 	return w.Flush()
+}
+
+// visible writes what a terminal would act on or hide (control characters beyond ASCII,
+// zero-width and bidirectional ones) as escapes of JSON. Outside strings JSON has none.
+func visible(text []byte) []byte {
+	var out []byte
+	for _, r := range string(text) {
+		if r < 0x80 || unicode.IsPrint(r) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+	}
+	return out
 }
 
 // A page is a part of a list.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -33,6 +34,10 @@ func (s *settling) command(env cli.Environment, c *cobra.Command) *cobra.Command
 	out := format{env: env}
 	c.Args = cli.OneArgument("the id of one task")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		// 0 is no revision: a script whose variable is empty must not lose its guard.
+		if cmd.Flags().Changed("revision") && s.revision == 0 {
+			return cli.Usage(errors.New("--revision: must not be 0; leave it out to act on the present one"))
+		}
 		return withTask(cmd.Context(), env, args[0], func(o *server.Operator, id sqldb.ID) error {
 			r, err := s.run(cmd.Context(), o, id)
 			if err != nil {

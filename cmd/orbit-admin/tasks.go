@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -68,6 +69,9 @@ func newTaskList(env cli.Environment) *cobra.Command {
 		Short: "List the tasks of a queue, the newest first",
 		Long:  taskListLong,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if cmd.Flags().Changed("business-key") && filter.BusinessKey == "" { // LIST-005
+				return cli.Usage(errors.New("--business-key: must not be empty; leave it out for tasks of any key"))
+			}
 			if filter.After, err = pages.id(); err != nil {
 				return err
 			}

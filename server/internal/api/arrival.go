@@ -5,6 +5,11 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
 const (
@@ -13,6 +18,11 @@ const (
 	arrivalStep = 16 << 10
 	// arrivalPatience is how long the next step of a body may take.
 	arrivalPatience = 10 * time.Second
+	// bodyShare bounds the bodies of one credential that are held at one time, in bytes: who
+	// fills it holds up nobody else.
+	bodyShare = bodyBudget / 4
+	// bodyShares is how many credentials are remembered.
+	bodyShares = 4096
 	// bodyTime bounds the whole of it, however steadily it trickles in.
 	bodyTime = 60 * time.Second
 )
@@ -22,6 +32,7 @@ var errBusy = unavailable("the server is busy; nothing was accepted")
 // An arrival is a body on its way in.
 type arrival struct {
 	*call
+	share *semaphore.Weighted // of the credential
 	body  io.Reader
 	begun time.Time
 	taken int64 // of the budget
@@ -45,7 +56,11 @@ func (a *arrival) Read(p []byte) (int, error) {
 func (a *arrival) step() error {
 	ctx, cancel := context.WithTimeout(a.r.Context(), bodyPatience)
 	defer cancel()
+	if err := a.share.Acquire(ctx, arrivalStep); err != nil {
+		return errBusy
+	}
 	if err := a.bodies.Acquire(ctx, arrivalStep); err != nil {
+		a.share.Release(arrivalStep)
 		return errBusy
 	}
 	a.taken += arrivalStep
@@ -70,5 +85,29 @@ func (a *arrival) bound() {
 // release gives the room back. It may be called more than once.
 func (a *arrival) release() {
 	a.bodies.Release(a.taken)
+	a.share.Release(a.taken)
 	a.taken = 0
+}
+
+// A bodyBook knows how much of the bodies that are held belongs to whom.
+type bodyBook struct {
+	shares *lru.Cache[sqldb.ID, *semaphore.Weighted]
+}
+
+func newBodyBook() bodyBook {
+	shares, err := lru.New[sqldb.ID, *semaphore.Weighted](bodyShares)
+	if err != nil {
+		panic(err) // only a size below 1 is refused
+	}
+	return bodyBook{shares}
+}
+
+// of returns the share of a credential. One that is forgotten meanwhile begins anew, which
+// at worst lets it hold twice as much.
+func (b bodyBook) of(credential sqldb.ID) *semaphore.Weighted {
+	fresh := semaphore.NewWeighted(bodyShare)
+	if known, found, _ := b.shares.PeekOrAdd(credential, fresh); found {
+		return known
+	}
+	return fresh
 }

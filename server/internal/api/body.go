@@ -28,7 +28,7 @@ var errBodyTooLarge = &refusal{
 // readBody reads the body of a write, at most 512 KiB (API-005). What it takes of the
 // node's budget stays taken until release is called, which must be, after an error too.
 func (c *call) readBody() (body []byte, release func(), err error) {
-	arriving := &arrival{call: c, begun: time.Now()}
+	arriving := &arrival{call: c, share: c.shares.of(c.principal.Credential), begun: time.Now()}
 	release = arriving.release
 	if c.r.ContentLength > orbit.MaxBodyBytes {
 		return nil, release, errBodyTooLarge

@@ -45,7 +45,8 @@ type Handler struct {
 	cfg      Config
 	queues   *queueBook
 	refusals *refusalLog
-	bodies   *semaphore.Weighted
+	bodies   *semaphore.Weighted // room for all
+	shares   bodyBook            // of each credential in it
 	readies  readiness
 	draining atomic.Bool
 
@@ -68,6 +69,7 @@ func New(cfg Config) *Handler {
 		queues:   newQueueBook(cfg.DB),
 		refusals: newRefusalLog(),
 		bodies:   semaphore.NewWeighted(bodyBudget),
+		shares:   newBodyBook(),
 		readies:  readiness{probe: cfg.Ready},
 	}
 }

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -42,10 +43,7 @@ func newFailures() *failures {
 
 // tooMany records a failure from address and reports whether there were too many.
 func (f *failures) tooMany(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
+	host := source(address)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
@@ -54,6 +52,27 @@ func (f *failures) tooMany(address string) bool {
 	b.at = now
 	f.sources.Add(host, b)
 	return b.level > failureBurst
+}
+
+// source is what counts as one sender: an IPv4 address, or the /64 of an IPv6 one, of which
+// a single customer has all.
+func source(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return host
+	}
+	if ip = ip.Unmap().WithZone(""); ip.Is4() {
+		return ip.String()
+	}
+	prefix, err := ip.Prefix(64)
+	if err != nil {
+		return host
+	}
+	return prefix.String()
 }
 
 // delay holds the caller back for a moment.
