@@ -53,6 +53,8 @@ type Committer struct {
 	cfg  Config
 	keys *keyBook
 
+	repeats atomic.Int64 // for how many transactions more some are expected
+
 	nudge   chan struct{}
 	mu      sync.Mutex
 	waiting []*member                     // in order of arrival
@@ -266,10 +268,12 @@ const maxRounds = 8
 // accept settles members; those that it could not settle it returns with the reason.
 func (c *Committer) accept(ctx context.Context, members []*member) ([]*member, error) {
 	var err error
-	reader := c.db.Read()
+	reader, look := c.db.Read(), c.lookFirst(members)
 	for range maxRounds {
-		if members, err = c.replay(ctx, reader, members); err != nil || len(members) == 0 {
-			return members, err
+		if look {
+			if members, err = c.replay(ctx, reader, members); err != nil || len(members) == 0 {
+				return members, err
+			}
 		}
 		if members = dropConflicts(members); len(members) == 0 {
 			return nil, nil
@@ -283,12 +287,26 @@ func (c *Committer) accept(ctx context.Context, members []*member) ([]*member, e
 			c.conclude(members)
 			return nil, nil
 		case errors.Is(err, sqldb.ErrUnknownCommit), c.db.Dialect().Duplicate(err):
-			reader = c.db.Write() // the primary, whatever the read pool is
+			reader, look = c.db.Write(), true // the primary, whatever the read pool is
+			c.repeats.Store(repeatsExpected)
 		default:
 			return members, err
 		}
 	}
 	return members, fmt.Errorf("identity not found after %d rounds: %w", maxRounds, err)
+}
+
+// repeatsExpected is for how many transactions more repeats are expected after one was met:
+// they come in crowds, when senders have lost answers.
+const repeatsExpected = 32
+
+// lookFirst reports whether identities are to be looked up before the transaction. The
+// insert finds repeats as well, at the price of a transaction in vain; where all is new,
+// which is the usual, the look-up would be in vain. A retry that is to be refused must
+// not get so far.
+func (c *Committer) lookFirst(members []*member) bool {
+	expected := c.repeats.Load() > 0 && c.repeats.Add(-1) >= 0
+	return expected || slices.ContainsFunc(members, func(m *member) bool { return m.Retry != nil })
 }
 
 // dropConflicts settles the members that their sender has found to be refused, and returns

@@ -14,7 +14,8 @@
 // Authentication, form and static rules, permission and queue scope have been checked by
 // the caller. Here follow (IDEM-019)
 //
-//	look the identity up    a repeat gets the first receipt and ends here
+//	look the identity up    a repeat gets the first receipt and ends here (left to the
+//	                        insert below while no repeats are about)
 //	state                   a manual retry of a task that is not at an end is refused
 //	make resource-key rows  in a short transaction of their own; they may stay
 //	insert the identity     two first submits with one key: one waits and becomes a repeat

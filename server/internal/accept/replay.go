@@ -26,6 +26,7 @@ func (c *Committer) replay(ctx context.Context, q sqldb.Querier, members []*memb
 	if err != nil || len(records) == 0 {
 		return members, err
 	}
+	c.repeats.Store(repeatsExpected)
 	if err := readPayloads(ctx, q, records, members); err != nil {
 		return members, err
 	}

@@ -323,8 +323,8 @@ func TestAnApplicationWithoutItsRowHasNoLimit(t *testing.T) { // REF-QUOTA-002
 func TestOnlyALimitIsWritten(t *testing.T) { // LIC-013, REF-QUOTA-002
 	runOnServers(t, func(s *scene) {
 		q, r := s.w.NewQueue("q"), s.w.NewQueue("r")
-		// Look-up, BEGIN, clock, identities, quotas, tasks, events, audit, COMMIT.
-		const submit = 9
+		// BEGIN, clock, identities, quotas, tasks, events, audit, COMMIT.
+		const submit = 8
 		batch := func() []accept.Item { return append(s.items(q, 20), s.items(r, 20)...) }
 		for _, c := range []struct {
 			name  string
