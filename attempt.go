@@ -35,7 +35,7 @@ const (
 // the newest attempt first; next_cursor is absent on the last page. Each item has
 // id, task_id, number, epoch, state, queue_id, worker_id and claimed_at, and, when
 // set, outcome, retryable, reason, concurrency_token, fence_token, started_at,
-// lease_until, ended_at, error and result.
+// lease_until, ended_at, error, progress, progress_at and result.
 type Attempt struct {
 	ID       string
 	TaskID   string
@@ -61,6 +61,10 @@ type Attempt struct {
 	LeaseUntil *time.Time // end of the present lease; nil once ended
 	EndedAt    *time.Time
 	ErrorText  string
+	// Progress is the last word of the handler on how far it is, from ProgressAt. It is
+	// kept after the end.
+	Progress   string
+	ProgressAt *time.Time
 	Result     json.RawMessage
 }
 
@@ -84,6 +88,8 @@ func (a *Attempt) AppendJSON(dst []byte) []byte {
 	o.optionalTime("lease_until", a.LeaseUntil)
 	o.optionalTime("ended_at", a.EndedAt)
 	o.optionalString("error", a.ErrorText)
+	o.optionalString("progress", a.Progress)
+	o.optionalTime("progress_at", a.ProgressAt)
 	o.optionalRaw("result", a.Result)
 	return o.end()
 }
@@ -110,6 +116,8 @@ type wireAttempt struct {
 	LeaseUntil       *wireTime       `json:"lease_until"`
 	EndedAt          *wireTime       `json:"ended_at"`
 	ErrorText        string          `json:"error"`
+	Progress         string          `json:"progress"`
+	ProgressAt       *wireTime       `json:"progress_at"`
 	Result           json.RawMessage `json:"result"`
 }
 
@@ -131,6 +139,8 @@ func (a *Attempt) UnmarshalJSON(data []byte) error {
 		LeaseUntil:       (*time.Time)(w.LeaseUntil),
 		EndedAt:          (*time.Time)(w.EndedAt),
 		ErrorText:        w.ErrorText,
+		Progress:         w.Progress,
+		ProgressAt:       (*time.Time)(w.ProgressAt),
 		Result:           w.Result,
 	}
 	return nil

@@ -150,3 +150,28 @@ func TestBatchesThatNoServerTakesAreNotSent(t *testing.T) {
 		t.Errorf("batch of %d bytes: %v", len(body), err)
 	}
 }
+
+// A batch is read without a fault of one item touching another, whatever the bytes are.
+func FuzzBatch(f *testing.F) {
+	f.Add([]byte(`{"items":[{"idempotency_key":"a","task":{"queue_id":"11111111111111111111111111111111"}},7]}`))
+	f.Add([]byte(`{"items":[[[[`))
+	f.Add([]byte(`{"\u0069tems":[{"idempotency_key":"a","task":{}},{"idempotency_key":"b","traceparent":"x","task":{}}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		entries, err := ParseBatch(body)
+		if (err == nil) != (len(entries) > 0) || len(entries) > MaxBatchItems {
+			t.Fatalf("%d entries, %v", len(entries), err)
+		}
+		for i, e := range entries {
+			var bad *InvalidArgumentError
+			switch {
+			case e.Err != nil && !errors.As(e.Err, &bad):
+				t.Fatalf("entry %d: error of type %T", i, e.Err)
+			case e.Err == nil && ValidateIdempotencyKey(e.Key) != nil:
+				t.Fatalf("entry %d has the key %q", i, e.Key)
+			}
+			if e.Err == nil && e.Submission.Request.normalise() != nil {
+				t.Fatalf("entry %d breaks a rule", i)
+			}
+		}
+	})
+}

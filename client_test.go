@@ -654,3 +654,20 @@ func TestErrorsOfReadsSayWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// Calls one after the other go over one connection: a relay makes thousands.
+func TestConnectionsAreReused(t *testing.T) {
+	connections := map[string]bool{}
+	c := serve(t, ClientConfig{}, func(w http.ResponseWriter, r *http.Request) {
+		connections[r.RemoteAddr] = true
+		respond(w, 429, `"error":{"code":"QUEUE_FULL","message":"m"}`)
+	})
+	for i := range 20 {
+		c.SubmitTask(t.Context(), fmt.Sprint("k", i), smallRequest())
+		c.GetTask(t.Context(), testTaskID)
+		c.CancelTask(t.Context(), testTaskID, "k", CancelTaskRequest{1, "r"})
+	}
+	if len(connections) != 1 {
+		t.Errorf("60 calls used %d connections, want 1", len(connections))
+	}
+}

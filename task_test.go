@@ -149,7 +149,7 @@ func TestAttemptReadsBackExactly(t *testing.T) {
 		State: AttemptEnded, Outcome: OutcomeUnknown, QueueID: "11111111111111111111111111111111",
 		WorkerID: "66666666666666666666666666666666", Retryable: true, Reason: "lease_expired",
 		ConcurrencyToken: 1<<64 - 2, FenceToken: 1<<64 - 1, ClaimedAt: at, StartedAt: &at, LeaseUntil: &at, EndedAt: &at,
-		ErrorText: "gone\n\"away\"", Result: json.RawMessage(`{"n" : 9007199254740993}`),
+		ErrorText: "gone\n\"away\"", Progress: "half", ProgressAt: &at, Result: json.RawMessage(`{"n" : 9007199254740993}`),
 	}
 	text := want.AppendJSON(nil)
 	for _, part := range []string{`"concurrency_token":"18446744073709551614"`, `"fence_token":"18446744073709551615"`, string(want.Result)} {
@@ -162,7 +162,7 @@ func TestAttemptReadsBackExactly(t *testing.T) {
 		t.Fatalf("read %+v, %v\nwant %+v", got, err, want)
 	}
 	keyless := Attempt{State: AttemptLeased}
-	for _, name := range []string{"concurrency_token", "fence_token", "outcome", "started_at", "ended_at", "result", "error"} {
+	for _, name := range []string{"concurrency_token", "fence_token", "outcome", "started_at", "ended_at", "result", "error", "progress", "progress_at"} {
 		if membersOf(t, keyless.AppendJSON(nil))[name] {
 			t.Errorf("an unset %s is shown", name)
 		}

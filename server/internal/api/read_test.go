@@ -131,7 +131,7 @@ func TestAttemptsShowTokensReasonsAndResults(t *testing.T) {
 			n.attempt(task, 3, 5, 3, 2, map[string]any{"retryable": 1, "error_text": []byte("no luck"), "started_at": 2_000_000}),
 			n.attempt(task, 4, 1<<53+1, 3, 3, map[string]any{"started_at": 2_000_000}),
 			n.attempt(task, 5, 1<<64-2, 3, 1, map[string]any{"started_at": 2_000_000, "result": []byte(`{"n":1.00}`)}),
-			n.attempt(task, 6, 0, 2, 0, map[string]any{"started_at": 2_000_000}),
+			n.attempt(task, 6, 0, 2, 0, map[string]any{"started_at": 2_000_000, "progress": []byte("3 of 9"), "progress_at": 3_000_000}),
 			n.attempt(task, 7, 0, 1, 0, nil),
 		}
 		n.event(task, ids[0], "returned", "lease_expired")
@@ -144,7 +144,7 @@ func TestAttemptsShowTokensReasonsAndResults(t *testing.T) {
 		}
 		want := `{"items":[` + strings.Join([]string{
 			at(6, 7, `"state":"LEASED",~,"claimed_at":"1970-01-01T00:00:01Z","lease_until":"1970-01-01T00:00:09Z"`),
-			at(5, 6, `"state":"RUNNING",~,"claimed_at":"1970-01-01T00:00:01Z","started_at":"1970-01-01T00:00:02Z","lease_until":"1970-01-01T00:00:09Z"`),
+			at(5, 6, `"state":"RUNNING",~,"claimed_at":"1970-01-01T00:00:01Z","started_at":"1970-01-01T00:00:02Z","lease_until":"1970-01-01T00:00:09Z","progress":"3 of 9","progress_at":"1970-01-01T00:00:03Z"`),
 			at(4, 5, `"state":"ENDED","outcome":"SUCCEEDED",~,"concurrency_token":"18446744073709551614","claimed_at":"1970-01-01T00:00:01Z","started_at":"1970-01-01T00:00:02Z","ended_at":"1970-01-01T00:00:05Z","result":{"n":1.00}`),
 			at(3, 4, `"state":"ENDED","outcome":"UNKNOWN","reason":"attempt_timeout",~,"concurrency_token":"9007199254740993","fence_token":"9007199254740994","claimed_at":"1970-01-01T00:00:01Z","started_at":"1970-01-01T00:00:02Z","ended_at":"1970-01-01T00:00:05Z"`),
 			at(2, 3, `"state":"ENDED","outcome":"FAILED","retryable":true,~,"concurrency_token":"5","claimed_at":"1970-01-01T00:00:01Z","started_at":"1970-01-01T00:00:02Z","ended_at":"1970-01-01T00:00:05Z","error":"no luck"`),

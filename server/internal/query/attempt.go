@@ -27,7 +27,7 @@ type AttemptPage struct {
 
 const attemptColumns = `
 SELECT id, number, epoch, queue_id, process_id, state, outcome, retryable, concurrency_token,
-       lease_until, claimed_at, started_at, ended_at, error_text, result
+       lease_until, claimed_at, started_at, ended_at, error_text, progress, progress_at, result
 FROM attempt`
 
 const selectAttempts = attemptColumns + `
@@ -67,7 +67,7 @@ func (r *Reader) attempts(ctx context.Context, id sqldb.ID, below int64, limit i
 		}
 		a.TaskID = id.String()
 		page.Attempts = append(page.Attempts, a)
-		size += len(a.Result) + escaped*len(a.ErrorText)
+		size += len(a.Result) + escaped*(len(a.ErrorText)+len(a.Progress))
 		return true, nil
 	})
 	return page, err
@@ -98,18 +98,19 @@ func scanAttempt(row interface{ Scan(...any) error }, d *sqldb.Dialect) (*orbit.
 		outcome            sql.NullInt64
 		lease, claimed     int64
 		started, ended     sql.NullInt64
+		progressed         sql.NullInt64
 		a                  orbit.Attempt
 		result             []byte
 	)
 	err := row.Scan(&id, &a.Number, &a.Epoch, &queue, &process, &state, &outcome, &a.Retryable,
-		d.ScanUint64(&a.ConcurrencyToken), &lease, &claimed, &started, &ended, &a.ErrorText, &result)
+		d.ScanUint64(&a.ConcurrencyToken), &lease, &claimed, &started, &ended, &a.ErrorText, &a.Progress, &progressed, &result)
 	if err != nil {
 		return nil, err
 	}
 	a.ID, a.QueueID, a.WorkerID = id.String(), queue.String(), process.String()
 	a.State, a.Outcome = attemptState(state), outcomeName(task.Outcome(outcome.Int64))
 	a.ClaimedAt, a.StartedAt, a.EndedAt = sqldb.Time(claimed), timeOf(started), timeOf(ended)
-	a.Result = result
+	a.ProgressAt, a.Result = timeOf(progressed), result
 	if a.State != orbit.AttemptEnded {
 		until := sqldb.Time(lease)
 		a.LeaseUntil = &until
