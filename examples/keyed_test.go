@@ -14,7 +14,7 @@ import (
 	"github.com/orbitkit/orbit/internal/dbtest"
 )
 
-// EX-005, TEST-031: the two lines of the keyed example are given word by word, and
+// EX-005, LIMIT-015, TEST-031: the two lines of the keyed example are given word by word, and
 // README.md, which TestExamplesRunToTheirExactOutput compares with, has them.
 func TestKeyedExamplePrintsTheTwoLines(t *testing.T) {
 	const want = "queues=2 completed=2 tokens_increasing=true\n" +
