@@ -99,7 +99,7 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	modes := &quota.Modes{}
 	var err error
 	s.hub, err = session.New(db, authenticator, session.Config{
-		Node: cfg.NodeID, Lease: cfg.Lease, ShortLease: cfg.ShortLease, DrainTimeout: cfg.StopTimeout / 2,
+		Node: cfg.NodeID, Lease: cfg.Lease, ShortLease: cfg.ShortLease, DrainTimeout: cfg.StopTimeout / 2, Modes: modes,
 		Woken: func(lanes []int64) { s.recovery.Wake(lanes) }, Log: s.log,
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/server/internal/auth"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
+	"github.com/orbitkit/orbit/server/internal/quota"
 )
 
 // An Authenticator tells who connects, and later what that credential may do now. A
@@ -54,6 +55,8 @@ type Config struct {
 	MinPoll, MaxPoll time.Duration
 	// MaxSessions bounds the connections. Default 20000.
 	MaxSessions int
+	// Modes is what the node remembers of limits. Default: the hub remembers alone.
+	Modes *quota.Modes
 	// Woken is called with the lanes that have got tasks by what workers did here, the
 	// timer's (0) among them. It must not block. Default: nobody is told.
 	Woken func(lanes []int64)
@@ -130,7 +133,9 @@ func New(db *sqldb.DB, auth Authenticator, cfg Config) (*Hub, error) {
 		sessions: make(map[processKey]*session), open: make(map[*session]struct{}), empty: make(chan struct{}),
 	}
 	var err error
-	h.dispatcher, err = dispatch.New(db, cfg.Node, dispatch.Config{Lease: cfg.Lease, ShortLease: cfg.ShortLease, Wake: h.wakeAll, Log: h.log})
+	h.dispatcher, err = dispatch.New(db, cfg.Node, dispatch.Config{
+		Lease: cfg.Lease, ShortLease: cfg.ShortLease, Modes: cfg.Modes, Wake: h.wakeAll, Log: h.log,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
