@@ -32,12 +32,16 @@ func TestTokensAreRaised(t *testing.T) { // TOK-018
 			t.Errorf("raise = %q", out)
 		}
 		submit("b") // made by a node that runs
+		var keys page[server.KeyView]
+		w.read(&keys, "keys list --application a --namespace n --prefix b")
+		if len(keys.Items) != 1 || keys.Items[0].LastToken != 500 {
+			t.Errorf("a new key begins at %+v, want 500", keys.Items)
+		}
 		var done server.TokensRaised
 		w.read(&done, "tokens raise --by 10 --application a --namespace n --reason r")
 		if want := (server.TokensRaised{Min: 510, FloorBefore: 500, FloorAfter: 510, Keys: 2, Raised: 2}); done != want {
 			t.Errorf("raise = %+v, want %+v", done, want)
 		}
-		var keys page[server.KeyView]
 		w.read(&keys, "keys list --application a --namespace n")
 		for _, k := range keys.Items {
 			if k.LastToken != 510 {
