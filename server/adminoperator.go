@@ -6,6 +6,7 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/admin"
 	"github.com/orbitkit/orbit/server/internal/admin/doctor"
+	"github.com/orbitkit/orbit/server/internal/dispatch"
 )
 
 // An Operator is somebody who works on a server's database by hand: its methods list and
@@ -41,9 +42,16 @@ type (
 	KeyFilter = admin.KeyFilter
 	// A KeyView is a resource key: who holds it, and since when.
 	KeyView = admin.KeyView
+	// A TokenRaise asks that no resource key gives a token again that it may have given.
+	TokenRaise = admin.TokenRaise
+	// TokensRaised tells what a raise of tokens did.
+	TokensRaised = admin.TokensRaised
 	// A ConflictError reports that the state of a thing does not allow a command.
 	ConflictError = admin.ConflictError
 )
+
+// MaxTokenRaise is the highest version to which tokens can be raised, 2^64-3 (TOK-018).
+const MaxTokenRaise = admin.MaxRaise
 
 // NewOperator returns an operator on db. actor is who it is, for the audit, at most 128
 // bytes.
@@ -68,3 +76,8 @@ const (
 func Examine(ctx context.Context, db *sqldb.DB, deep bool) []Finding {
 	return doctor.Examine(ctx, db, doctor.Options{Deep: deep, MinSchema: minSchema, MaxSchema: maxSchema})
 }
+
+// Verify holds all rows of a server's database against each other, as of one moment, and
+// returns a line for each contradiction, at most 20 of a kind. It changes nothing, reads
+// every row, and takes minutes where there are millions of tasks.
+func Verify(ctx context.Context, db *sqldb.DB) ([]string, error) { return dispatch.Verify(ctx, db) }

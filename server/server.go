@@ -25,7 +25,7 @@ import (
 )
 
 // The versions of the server's schema that this release runs on (MIG-008).
-const minSchema, maxSchema = 14, 14
+const minSchema, maxSchema = 15, 15
 
 const (
 	schemaTimeout   = 10 * time.Second

@@ -14,7 +14,7 @@ import (
 )
 
 // The versions of the server's schema that this program writes to (MIG-008).
-const minSchema, maxSchema = 14, 14
+const minSchema, maxSchema = 15, 15
 
 const long = `orbit-admin is for the people who run a task server. It works on the server's database,
 which needs no server to run; it must have been migrated by orbit-migrate.
@@ -33,7 +33,8 @@ ORBIT_DATABASE   instead of it: mysql:<DSN> or sqlite:<path>`
 func newRoot(env cli.Environment) *cobra.Command {
 	root := &cobra.Command{Use: "orbit-admin", Short: "Run a task server: credentials, queues, tasks, health", Long: long}
 	root.AddCommand(newBootstrap(env), newCredential(env), newApplication(env), newQueue(env),
-		newTasks(env), newAttempts(env), newEvidence(env), newKeys(env), newAudit(env), newRetention(env), newDoctor(env))
+		newTasks(env), newAttempts(env), newEvidence(env), newKeys(env), newTokens(env), newAudit(env), newRetention(env),
+		newDoctor(env), newVerify(env))
 	return root
 }
 

@@ -1,17 +1,15 @@
 package accept
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/keyrow"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
@@ -33,17 +31,9 @@ func newKeyBook(db *sqldb.DB) *keyBook {
 	return &keyBook{db: db, known: known}
 }
 
-// A resource is a key and the namespace it lives in.
-type resource struct {
-	namespace sqldb.ID
-	key       string
-}
-
-// ensure makes the rows that the keys of members lack. They are made in a short
-// transaction of their own: inside the submit's, a rolled-back row left deadlocks to
-// those who waited for it (research: dispatch).
+// ensure makes the rows that the keys of members lack, before the submit's transaction.
 func (b *keyBook) ensure(ctx context.Context, members []*member) error {
-	wanted := map[[32]byte]resource{}
+	wanted := map[[32]byte]keyrow.Key{}
 	for _, m := range members {
 		key := m.Submission.Request.ConcurrencyKey
 		if key == "" {
@@ -51,7 +41,7 @@ func (b *keyBook) ensure(ctx context.Context, members []*member) error {
 		}
 		digest := task.KeyDigest(m.Namespace, key)
 		if _, known := b.known.Get(digest); !known {
-			wanted[digest] = resource{m.Namespace, key}
+			wanted[digest] = keyrow.Key{Namespace: m.Namespace, Text: key}
 		}
 	}
 	if len(wanted) == 0 {
@@ -63,7 +53,7 @@ func (b *keyBook) ensure(ctx context.Context, members []*member) error {
 	if err := b.read(ctx, wanted, lacking); err != nil {
 		return err
 	}
-	if err := b.make(ctx, lacking); err != nil {
+	if err := keyrow.Make(ctx, b.db, lacking); err != nil {
 		return err
 	}
 	for digest := range wanted {
@@ -79,8 +69,8 @@ WHERE digest IN `
 
 // read removes the keys from lacking that have a row. Beside the digest it compares the
 // key itself (KEY-015).
-func (b *keyBook) read(ctx context.Context, wanted, lacking map[[32]byte]resource) error {
-	digests := sortedDigests(wanted)
+func (b *keyBook) read(ctx context.Context, wanted, lacking map[[32]byte]keyrow.Key) error {
+	digests := keyrow.SortedDigests(wanted)
 	rows, err := b.db.Read().QueryContext(ctx, selectRows+sqldb.Placeholders(len(digests)), values(digests)...)
 	if err != nil {
 		return fmt.Errorf("read resource keys: %w", err)
@@ -89,11 +79,11 @@ func (b *keyBook) read(ctx context.Context, wanted, lacking map[[32]byte]resourc
 	for rows.Next() {
 		var digest []byte
 		var key sql.RawBytes
-		var found resource
-		if err := rows.Scan(&digest, &found.namespace, &key); err != nil {
+		var found keyrow.Key
+		if err := rows.Scan(&digest, &found.Namespace, &key); err != nil {
 			return fmt.Errorf("read resource keys: %w", err)
 		}
-		found.key = string(key)
+		found.Text = string(key)
 		if wanted[[32]byte(digest)] != found {
 			return fmt.Errorf("resource row %x belongs to another key", digest)
 		}
@@ -103,48 +93,4 @@ func (b *keyBook) read(ctx context.Context, wanted, lacking map[[32]byte]resourc
 		return fmt.Errorf("read resource keys: %w", err)
 	}
 	return nil
-}
-
-const insertResources = `
-INSERT INTO resource (digest, kind, namespace_id, resource_key, version, created_at)
-VALUES `
-
-func (b *keyBook) make(ctx context.Context, lacking map[[32]byte]resource) error {
-	if len(lacking) == 0 {
-		return nil
-	}
-	d := b.db.Dialect()
-	query := insertResources + sqldb.Rows(len(lacking), 6) + d.OnConflict([]string{"digest"})
-	digests := sortedDigests(lacking)
-	insert := func(tx *sqldb.Tx) error {
-		now, err := tx.Now(ctx)
-		if err != nil {
-			return err
-		}
-		var args []any
-		for _, digest := range digests {
-			r := lacking[[32]byte(digest)]
-			args = append(args, digest, int(task.ResourceKey), r.namespace, []byte(r.key), d.Uint64(0), now)
-		}
-		_, err = tx.ExecContext(ctx, query, args...)
-		return err
-	}
-	err := b.db.Tx(ctx, insert)
-	if errors.Is(err, sqldb.ErrUnknownCommit) {
-		err = b.db.Tx(ctx, insert) // changes nothing if the first is in force
-	}
-	if err != nil {
-		return fmt.Errorf("make resource keys: %w", err)
-	}
-	return nil
-}
-
-// sortedDigests is the order in which rows are locked.
-func sortedDigests(resources map[[32]byte]resource) [][]byte {
-	digests := make([][]byte, 0, len(resources))
-	for digest := range resources {
-		digests = append(digests, bytes.Clone(digest[:]))
-	}
-	slices.SortFunc(digests, bytes.Compare)
-	return digests
 }

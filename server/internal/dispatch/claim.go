@@ -7,6 +7,7 @@ import (
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+	"github.com/orbitkit/orbit/server/internal/keyrow"
 )
 
 const (
@@ -84,6 +85,9 @@ func (d *Dispatcher) claim(ctx context.Context, all *Claimed, lanes []Lane, take
 	for id, l := range c.lanes {
 		all.Lanes[id] = l.result()
 	}
+	if err := d.missed.add(ctx, c.missed); err != nil { // what is given is given
+		d.log.ErrorContext(ctx, "look for lost resource keys failed", "err", err)
+	}
 	return nil
 }
 
@@ -99,6 +103,7 @@ type claim struct {
 	bytes    int // left in the batch
 	examined int
 	keys     settle.Keys
+	missed   map[[32]byte]keyrow.Key // that somebody holds, or that are lost
 	replaced []int
 	barred   []int
 
@@ -144,7 +149,7 @@ type takerRoom struct {
 }
 
 func newClaim(d *Dispatcher, tx *sqldb.Tx, lanes []Lane, takers []Taker, given []Grant) *claim {
-	c := &claim{d: d, tx: tx, lanes: make(map[int64]*laneClaim), slots: MaxBatch, bytes: maxClaimBytes, keys: settle.Keys{}}
+	c := &claim{d: d, tx: tx, lanes: make(map[int64]*laneClaim), slots: MaxBatch, bytes: maxClaimBytes, keys: settle.Keys{}, missed: map[[32]byte]keyrow.Key{}}
 	for _, l := range lanes {
 		c.lanes[l.ID()] = &laneClaim{Lane: l}
 		c.order = append(c.order, l.ID())

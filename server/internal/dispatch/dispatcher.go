@@ -56,6 +56,7 @@ type Dispatcher struct {
 	wake   func([]int64)
 	log    *slog.Logger
 	modes  *quota.Modes
+	missed *missedKeys
 	active quota.Modes // which queues and applications limit live attempts
 }
 
@@ -79,7 +80,8 @@ func New(db *sqldb.DB, node string, cfg Config) (*Dispatcher, error) {
 	if node == "" || len(node) > 64 {
 		return nil, fmt.Errorf("node id must be 1 to 64 bytes, has %d", len(node))
 	}
-	return &Dispatcher{db: db, node: node, lease: cfg.Lease.Microseconds(), wake: cfg.Wake, log: cfg.Log, modes: cfg.Modes}, nil
+	return &Dispatcher{db: db, node: node, lease: cfg.Lease.Microseconds(), wake: cfg.Wake, log: cfg.Log, modes: cfg.Modes,
+		missed: newMissedKeys(db)}, nil
 }
 
 // Lease returns how long an attempt is leased.

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+	"github.com/orbitkit/orbit/server/internal/keyrow"
 )
 
 // judge gives a candidate away, parks it, or leaves it where it is.
@@ -12,7 +13,10 @@ func (c *claim) judge(l *laneClaim, x *candidate) {
 	}
 	var key *settle.Key
 	if x.keyed {
-		if key = c.keys[x.key]; key == nil || !c.sameKey(key, x) {
+		if key = c.keys[x.key]; key == nil {
+			c.missed[x.key] = keyrow.Key{Namespace: x.grant.Namespace, Text: x.grant.ConcurrencyKey}
+		}
+		if key == nil || !c.sameKey(key, x) {
 			l.skipped = true
 			return
 		}

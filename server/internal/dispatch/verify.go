@@ -106,11 +106,12 @@ WHERE dispatch_state = 1 AND (dispatch_lane IS NULL OR dispatch_lane <> lane OR 
 SELECT id FROM task
 WHERE dispatch_state IN (1, 3) AND order_value <> available_at - priority * 30000000
    OR dispatch_state = 2 AND order_value <> available_at`},
+	// The version is the token, or above it if it was raised meanwhile (TOK-018).
 	{"live attempt of a keyed task does not hold its key with its token", `
 SELECT a.id FROM attempt a
 JOIN task t ON t.id = a.task_id
 LEFT JOIN resource r ON r.digest = t.concurrency_key_digest AND r.holder_task_id = a.task_id AND r.holder_epoch = a.epoch
-                    AND r.version = a.concurrency_token
+                    AND r.version >= a.concurrency_token
 WHERE a.live = 1 AND LENGTH(t.concurrency_key_digest) > 0 AND r.digest IS NULL`},
 	{"key is held by no live attempt", `
 SELECT r.digest FROM resource r

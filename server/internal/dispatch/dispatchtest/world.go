@@ -12,6 +12,7 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
+	"github.com/orbitkit/orbit/server/internal/keyrow"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
@@ -176,10 +177,7 @@ func (w *World) TrySubmit(ctx context.Context, x Task) (sqldb.ID, error) {
 
 func (w *World) makeKey(ctx context.Context, x Task) error {
 	digest := task.KeyDigest(x.Namespace, x.Key)
-	d := w.DB.Dialect()
-	_, err := w.DB.Write().ExecContext(ctx, `INSERT INTO resource (digest, kind, namespace_id, resource_key, version, created_at)
-VALUES (?, 2, ?, ?, ?, 0)`+d.OnConflict([]string{"digest"}), digest[:], x.Namespace, []byte(x.Key), d.Uint64(0))
-	return err
+	return keyrow.Make(ctx, w.DB, map[[32]byte]keyrow.Key{digest: {Namespace: x.Namespace, Text: x.Key}})
 }
 
 const insertTask = `

@@ -11,9 +11,9 @@ import (
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
-// maxClaimVersion is the highest version at which a key may still be taken: a claim
-// needs room for its own step and for that of its release (AMB-009).
-const maxClaimVersion = math.MaxUint64 - 2
+// MaxClaimVersion is the highest version at which a key may still be taken, and to which
+// one may be raised: a claim needs room for its own step and for that of its release (AMB-009).
+const MaxClaimVersion = math.MaxUint64 - 2
 
 // A Digest is the primary key of a resource key's row.
 type Digest [32]byte
@@ -48,7 +48,7 @@ func (k *Key) Free() bool { return k.Holder.IsZero() }
 
 // Exhausted reports whether the key's numbers are used up: it is never given again
 // (TOK-007).
-func (k *Key) Exhausted() bool { return k.Version > maxClaimVersion }
+func (k *Key) Exhausted() bool { return k.Version > MaxClaimVersion }
 
 // Take gives the key to an attempt and returns its token, the version after this step.
 // It reports false, and changes nothing, if the key is held or exhausted.
@@ -69,6 +69,16 @@ func (k *Key) Release(holder sqldb.ID, epoch int64) bool {
 	}
 	k.Version++
 	k.Holder, k.HolderEpoch, k.changed = sqldb.ID{}, 0, true
+	return true
+}
+
+// Raise lifts a lower version to least, which is at most MaxClaimVersion, and reports
+// whether it did. Who holds the key keeps it and its token, and can still give it back.
+func (k *Key) Raise(least uint64) bool {
+	if k.Version >= least {
+		return false
+	}
+	k.Version, k.changed = least, true
 	return true
 }
 

@@ -39,3 +39,15 @@ func TestKeyIsExhaustedBeforeItsReleaseWouldWrap(t *testing.T) { // AMB-009, TOK
 		}
 	}
 }
+
+func TestRaiseNeverLowersAKey(t *testing.T) { // TOK-018
+	holder := sqldb.NewID()
+	for _, c := range []struct {
+		version, least, want uint64
+	}{{5, 6, 6}, {6, 6, 6}, {7, 6, 7}, {math.MaxUint64, MaxClaimVersion, math.MaxUint64}, {0, MaxClaimVersion, MaxClaimVersion}} {
+		k := &Key{Version: c.version, Holder: holder, HolderEpoch: 1}
+		if did := k.Raise(c.least); did != (c.want != c.version) || k.Version != c.want || k.Holder != holder {
+			t.Errorf("Raise(%d) of %d = %v, %+v; want version %d", c.least, c.version, did, k, c.want)
+		}
+	}
+}
