@@ -167,7 +167,7 @@ password=$(random 16)
 # root exists without a password after both initialisers: nobody shall use it.
 (umask 077 && cat >"$folder/init.sql" <<SQL
 CREATE USER IF NOT EXISTS 'orbit'@'127.0.0.1' IDENTIFIED BY '$password';
-GRANT ALL PRIVILEGES ON *.* TO 'orbit'@'127.0.0.1';
+GRANT ALL PRIVILEGES ON *.* TO 'orbit'@'127.0.0.1' WITH GRANT OPTION;
 ALTER USER 'root'@'localhost' IDENTIFIED BY '$(random 16)';
 SQL
 )

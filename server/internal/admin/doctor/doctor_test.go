@@ -2,11 +2,15 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/drivers"
@@ -238,7 +242,12 @@ func TestChecksWithoutARightAreSkipped(t *testing.T) {
 		name, _, _ = strings.Cut(name, "?")
 		exec := func(statement string) {
 			t.Helper()
-			if _, err := db.Write().ExecContext(context.WithoutCancel(t.Context()), statement); err != nil {
+			_, err := db.Write().ExecContext(context.WithoutCancel(t.Context()), statement)
+			var refused *mysql.MySQLError
+			if errors.As(err, &refused) && (refused.Number == 1142 || refused.Number == 1227) && os.Getenv("ORBIT_TEST_ALL_ENGINES") == "" {
+				t.Skipf("the user of the test database may not make users and grant rights: %v", err)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
