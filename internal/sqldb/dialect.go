@@ -15,6 +15,7 @@ type Dialect struct {
 	Share      string // locks the rows read against change; for a read-back after a duplicate
 	Clock      string // expression: microseconds since 1970 UTC by the database's clock
 
+	byIndex         string // form of a hint
 	bigEndianUint64 bool
 	onConflict      func(key []string, set []string) string
 	classify        func(error) class
@@ -27,6 +28,7 @@ var MySQL = &Dialect{
 	SkipLocked: " FOR UPDATE SKIP LOCKED",
 	Share:      " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
 	Clock:      "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))",
+	byIndex:    " FORCE INDEX (%s)",
 	onConflict: mysqlOnConflict,
 	classify:   classifyMySQL,
 }
@@ -36,6 +38,7 @@ var MySQL = &Dialect{
 var SQLite = &Dialect{
 	Name:            "sqlite",
 	Clock:           "CAST(unixepoch('subsec')*1000000 AS INTEGER)",
+	byIndex:         " INDEXED BY %s",
 	bigEndianUint64: true,
 	onConflict:      sqliteOnConflict,
 	classify:        classifySQLite,
@@ -65,6 +68,11 @@ func (d *Dialect) Uint64(v uint64) any {
 func (d *Dialect) ScanUint64(v *uint64) *Uint64Scanner {
 	return &Uint64Scanner{into: v, bigEndian: d.bigEndianUint64}
 }
+
+// ByIndex returns what follows the name of a table in a statement that must read it by
+// this index. The optimizers choose others while a table is small or its statistics are
+// of yesterday.
+func (d *Dialect) ByIndex(index string) string { return fmt.Sprintf(d.byIndex, index) }
 
 // Placeholders returns n bound values in brackets: (?,?,?).
 func Placeholders(n int) string {

@@ -189,7 +189,7 @@ func TestCreateCredential(t *testing.T) {
 		if _, err := bad.Run(t.Context(), db.DB); !errors.As(err, &invalid) || invalid.Field != "permission" {
 			t.Errorf("unknown permission: %v", err)
 		}
-		if err := admin.Revoke(t.Context(), db.DB, sqldb.NewID(), "who"); !errors.Is(err, admin.ErrMissing) {
+		if err := admin.NewOperator(db.DB, "who").Revoke(t.Context(), sqldb.NewID(), ""); !errors.Is(err, admin.ErrMissing) {
 			t.Errorf("revoke of an unknown credential: %v", err)
 		}
 		if strings.Contains((orbit.Credentials{Token: c.Token}).String(), c.Token) {

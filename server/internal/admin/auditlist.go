@@ -106,7 +106,7 @@ func (o *Operator) auditQuery(ctx context.Context, f AuditFilter, namespace sqld
 	}
 	switch {
 	case !f.Target.IsZero():
-		return fmt.Sprintf(selectAudit, byIndex(d, "audit_target")) + auditByTarget, []any{f.Target, below}, nil
+		return fmt.Sprintf(selectAudit, d.ByIndex("audit_target")) + auditByTarget, []any{f.Target, below}, nil
 	case namespace.IsZero():
 		return fmt.Sprintf(selectAudit, "") + auditBySeq, []any{below}, nil
 	}
@@ -140,7 +140,7 @@ func auditOfNamespace(d *sqldb.Dialect, namespace sqldb.ID, from, at, below int6
 	if d == sqldb.SQLite {
 		after, args = "(created_at, seq) < (?, ?)", []any{namespace, from, at, below}
 	}
-	return fmt.Sprintf(selectAudit, byIndex(d, "audit_namespace")) + fmt.Sprintf(auditByNamespace, after), args
+	return fmt.Sprintf(selectAudit, d.ByIndex("audit_namespace")) + fmt.Sprintf(auditByNamespace, after), args
 }
 
 func or(at *int64, otherwise int64) int64 {

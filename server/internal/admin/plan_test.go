@@ -25,9 +25,9 @@ func TestOperatorsReadByIndexes(t *testing.T) {
 		inNamespace, args := auditOfNamespace(d, id, math.MinInt64, math.MaxInt64, math.MaxInt64)
 		queries := []plancheck.Query{
 			{Name: "audit", SQL: fmt.Sprintf(selectAudit, "") + auditBySeq, Args: []any{int64(math.MaxInt64), 51}, Table: "audit", Index: name("PRIMARY", "INTEGER PRIMARY KEY")},
-			{Name: "audit of a target", SQL: fmt.Sprintf(selectAudit, byIndex(d, "audit_target")) + auditByTarget, Args: []any{id, int64(math.MaxInt64), 51}, Table: "audit", Index: "audit_target"},
+			{Name: "audit of a target", SQL: fmt.Sprintf(selectAudit, d.ByIndex("audit_target")) + auditByTarget, Args: []any{id, int64(math.MaxInt64), 51}, Table: "audit", Index: "audit_target"},
 			{Name: "audit of a namespace", SQL: inNamespace, Args: append(args, 51), Table: "audit", Index: "audit_namespace"},
-			{Name: "successions", SQL: fmt.Sprintf(selectSuccessions, byIndex(d, "audit_target"), sqldb.Placeholders(3)), Args: []any{id, id, id}, Table: "audit", Index: "audit_target"},
+			{Name: "successions", SQL: fmt.Sprintf(selectSuccessions, d.ByIndex("audit_target"), sqldb.Placeholders(3)), Args: []any{id, id, id}, Table: "audit", Index: "audit_target"},
 			{Name: "queues", SQL: selectQueuesAfter, Args: []any{id, []byte("q"), walked}, Table: "queue", Index: "queue_name"},
 			{Name: "namespaces", SQL: selectNamespaceAfter, Args: []any{id, []byte("n")}, Table: "namespace", Index: "namespace_name"},
 		}

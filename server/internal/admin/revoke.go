@@ -49,8 +49,3 @@ func (w *writer) revoke(id sqldb.ID) error {
 	}
 	return nil
 }
-
-// Revoke ends a credential in the name of actor; see [Operator.Revoke].
-func Revoke(ctx context.Context, db *sqldb.DB, id sqldb.ID, actor string) error {
-	return NewOperator(db, actor).Revoke(ctx, id, "")
-}

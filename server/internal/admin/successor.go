@@ -43,7 +43,7 @@ func successions(ctx context.Context, db *sqldb.Dialect, q sqldb.Querier, ids ..
 	for i, id := range ids {
 		args[i] = id
 	}
-	query := fmt.Sprintf(selectSuccessions, byIndex(db, "audit_target"), sqldb.Placeholders(len(ids)))
+	query := fmt.Sprintf(selectSuccessions, db.ByIndex("audit_target"), sqldb.Placeholders(len(ids)))
 	err := sqldb.EachRow(ctx, q, query, args, func(scan func(...any) error) error {
 		var id sqldb.ID
 		var action, text string
@@ -84,15 +84,6 @@ func named(text, prefix string) (sqldb.ID, bool) {
 	}
 	id, err := sqldb.ParseID(rest[:2*len(sqldb.ID{})])
 	return id, err == nil
-}
-
-// byIndex is the hint that makes a statement read its table by one index. With few rows the
-// optimizers would choose another way than with many.
-func byIndex(d *sqldb.Dialect, index string) string {
-	if d == sqldb.SQLite {
-		return " INDEXED BY " + index
-	}
-	return " FORCE INDEX (" + index + ")"
 }
 
 // refuseReplaced refuses a credential that is being replaced already: its end is that of the

@@ -45,7 +45,7 @@ func TestCredentialsEndAtOnce(t *testing.T) {
 			n.exec(s.mend, s.target)
 			post().want(t, 200, "")
 		}
-		if err := admin.Revoke(t.Context(), n.db.DB, id, "test"); err != nil {
+		if err := admin.NewOperator(n.db.DB, "test").Revoke(t.Context(), id, ""); err != nil {
 			t.Fatal(err)
 		}
 		post().want(t, 401, orbit.CodeUnauthenticated)

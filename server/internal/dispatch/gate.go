@@ -166,13 +166,13 @@ func (d *Dispatcher) gateRows(owners map[sqldb.ID]sqldb.ID) []quota.Row {
 const (
 	countOfApplications = `
 SELECT application_id, COUNT(*)
-FROM attempt
+FROM attempt%s
 WHERE live = 1 AND application_id IN %s
 GROUP BY application_id`
 
 	countOfQueues = `
 SELECT queue_id, COUNT(*)
-FROM attempt
+FROM attempt%s
 WHERE live = 1 AND queue_id IN %s
 GROUP BY queue_id`
 )
@@ -189,11 +189,12 @@ func countRooms(ctx context.Context, tx *sqldb.Tx, kind int, rows map[rowKey]gat
 	if len(limited) == 0 {
 		return rooms, nil
 	}
-	query := countOfQueues
+	query, index := countOfQueues, "attempt_queue"
 	if kind == quotaRow {
-		query = countOfApplications
+		query, index = countOfApplications, "attempt_application"
 	}
-	err := sqldb.EachRow(ctx, tx, fmt.Sprintf(query, sqldb.Placeholders(len(limited))), settle.IDArgs(limited), func(scan func(...any) error) error {
+	query = fmt.Sprintf(query, tx.Dialect().ByIndex(index), sqldb.Placeholders(len(limited)))
+	err := sqldb.EachRow(ctx, tx, query, settle.IDArgs(limited), func(scan func(...any) error) error {
 		var (
 			id   sqldb.ID
 			live int64

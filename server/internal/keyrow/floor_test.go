@@ -20,7 +20,7 @@ func oneKey(namespace sqldb.ID, text string) map[[32]byte]Key {
 func TestMakersOfRowsHoldTheFloorAndShareIt(t *testing.T) { // TOK-018, LIC-014
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Engine == dbtest.SQLite {
-			t.Skip("its transactions hold the only write lock")
+			t.Skip("needs an engine that locks rows: SQLite locks the file")
 		}
 		d, namespace := db.Dialect(), sqldb.NewID()
 		err := db.Tx(t.Context(), func(tx *sqldb.Tx) error {

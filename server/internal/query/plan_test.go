@@ -1,7 +1,6 @@
 package query
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"math"
@@ -14,6 +13,7 @@ import (
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
+	"github.com/orbitkit/orbit/server/internal/dispatch/plancheck"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
@@ -208,7 +208,7 @@ func blobs(statement string) string {
 func checkPlan(t *testing.T, db *dbtest.DB, p plan, full bool) {
 	t.Helper()
 	on := map[bool]string{false: "empty table", true: "full table"}[full]
-	lines, err := readPlan(t.Context(), db, p.sql, p.args)
+	lines, err := plancheck.Explain(t.Context(), db, p.sql, p.args)
 	if err != nil {
 		t.Errorf("%s, %s: %v", p.name, on, err)
 		return
@@ -237,34 +237,6 @@ func wantedOf(db *dbtest.DB, index string) []string {
 		return []string{"SEARCH", "INDEX " + index}
 	}
 	return []string{"key=" + index + " "}
-}
-
-// readPlan returns the plan of a query, a line per table. The tabular form is asked for by
-// name: MySQL's default has become a tree.
-func readPlan(ctx context.Context, db *dbtest.DB, query string, args []any) (lines []string, err error) {
-	word := map[string]string{dbtest.SQLite: "EXPLAIN QUERY PLAN ", dbtest.MySQL: "EXPLAIN FORMAT=TRADITIONAL ", dbtest.MariaDB: "EXPLAIN "}[db.Engine]
-	rows, err := db.Write().QueryContext(ctx, word+query, args...)
-	err = each(rows, err, func(rows *sql.Rows) (bool, error) {
-		names, err := rows.Columns()
-		if err != nil {
-			return false, err
-		}
-		values := make([]sql.NullString, len(names))
-		into := make([]any, len(names))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			return false, err
-		}
-		line := ""
-		for i, v := range values {
-			line += names[i] + "=" + v.String + " "
-		}
-		lines = append(lines, line)
-		return true, nil
-	})
-	return lines, err
 }
 
 // checkReads counts what the engine looks at, where it tells: a plan may name the right

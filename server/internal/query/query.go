@@ -48,11 +48,11 @@ type Place struct {
 // many rows were created in the same microsecond: SQLite would sort the alternatives that
 // MySQL wants, and MySQL makes no range of pairs.
 func (r *Reader) by(index, statement string) string {
-	hint, after := " FORCE INDEX ("+index+")", "(created_at < ? OR (created_at = ? AND id < ?))"
-	if r.db.Dialect() == sqldb.SQLite {
-		hint, after = " INDEXED BY "+index, "(created_at, id) < (?, ?)"
+	d, after := r.db.Dialect(), "(created_at < ? OR (created_at = ? AND id < ?))"
+	if d == sqldb.SQLite {
+		after = "(created_at, id) < (?, ?)"
 	}
-	return strings.NewReplacer("{by}", hint, "{after}", after).Replace(statement)
+	return strings.NewReplacer("{by}", d.ByIndex(index), "{after}", after).Replace(statement)
 }
 
 // after appends what the condition that rows lie after p binds.

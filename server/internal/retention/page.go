@@ -45,14 +45,12 @@ LIMIT ?`
 // pageQuery returns the statement that reads the records after from and not after until,
 // and what it binds.
 func pageQuery(d *sqldb.Dialect, from place, until int64) (query string, args []any) {
+	after, args := "(i.retain_until > ? OR (i.retain_until = ? AND i.digest > ?))", []any{from.retainUntil, from.retainUntil}
 	if d == sqldb.SQLite {
-		query = strings.NewReplacer("{by}", " INDEXED BY idempotency_retain", "{of}", " INDEXED BY idempotency_task",
-			"{after}", "(i.retain_until, i.digest) > (?, ?)").Replace(selectPage)
-		return query, []any{from.retainUntil, from.digest[:], until, pageSize}
+		after, args = "(i.retain_until, i.digest) > (?, ?)", args[:1]
 	}
-	query = strings.NewReplacer("{by}", " FORCE INDEX (idempotency_retain)", "{of}", " FORCE INDEX (idempotency_task)",
-		"{after}", "(i.retain_until > ? OR (i.retain_until = ? AND i.digest > ?))").Replace(selectPage)
-	return query, []any{from.retainUntil, from.retainUntil, from.digest[:], until, pageSize}
+	query = strings.NewReplacer("{by}", d.ByIndex("idempotency_retain"), "{of}", d.ByIndex("idempotency_task"), "{after}", after).Replace(selectPage)
+	return query, append(args, from.digest[:], until, pageSize)
 }
 
 // readPage reads without a lock: whatever it finds is judged again.

@@ -108,13 +108,13 @@ type holding struct {
 
 const selectHoldings = `
 SELECT id, epoch, lease_until - %s
-FROM attempt
+FROM attempt%s
 WHERE process_id = ? AND live = 1 AND namespace_id = ?
 ORDER BY id`
 
 // holdings returns the live attempts of a process.
 func (h *Hub) holdings(ctx context.Context, namespace, process sqldb.ID) ([]holding, error) {
-	rows, err := h.db.Read().QueryContext(ctx, fmt.Sprintf(selectHoldings, h.db.Dialect().Clock), process, namespace)
+	rows, err := h.db.Read().QueryContext(ctx, fmt.Sprintf(selectHoldings, h.db.Dialect().Clock, h.db.Dialect().ByIndex("attempt_process")), process, namespace)
 	if err != nil {
 		return nil, fmt.Errorf("read attempts of worker: %w", err)
 	}

@@ -234,7 +234,7 @@ func TestChecksWithoutARightAreSkipped(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		dsn, isMySQL := strings.CutPrefix(db.Address, "mysql:")
 		if !isMySQL {
-			t.Skip("SQLite has no rights")
+			t.Skip("needs an engine with users and rights: SQLite has none")
 		}
 		const password = "canary-31"
 		user := "doctor" + sqldb.NewID().String()[20:]

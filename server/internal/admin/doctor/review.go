@@ -41,11 +41,11 @@ FROM (
 // byState completes a statement that reads tasks by the index of queues and states, for one
 // queue after the other: with few queues the optimizers would read all tasks first.
 func (e *examiner) byState(statement string) string {
-	hint, join := " FORCE INDEX (task_state)", "STRAIGHT_JOIN"
-	if e.db.Dialect() == sqldb.SQLite {
-		hint, join = " INDEXED BY task_state", "CROSS JOIN"
+	d, join := e.db.Dialect(), "STRAIGHT_JOIN"
+	if d == sqldb.SQLite {
+		join = "CROSS JOIN"
 	}
-	return strings.NewReplacer("{by}", hint, "{join}", join).Replace(statement)
+	return strings.NewReplacer("{by}", d.ByIndex("task_state"), "{join}", join).Replace(statement)
 }
 
 // reviews tells whether tasks wait for a person.
