@@ -29,7 +29,13 @@ type Tx struct {
 	*sql.Tx
 	dialect *Dialect
 	now     int64
+	again   int
 }
+
+// Again returns how often the transaction's function has asked by [ErrAgain] to be run
+// anew. Who asks for other locks takes all that it may need when this grows: else what
+// changes faster than transactions run could surprise one without end.
+func (tx *Tx) Again() int { return tx.again }
 
 // Dialect returns the dialect of the transaction's database.
 func (tx *Tx) Dialect() *Dialect { return tx.dialect }
@@ -54,11 +60,15 @@ func (tx *Tx) Now(ctx context.Context) (int64, error) {
 // means that it has not.
 func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
 	var err error
+	again := 0
 	for try := range maxTries {
 		if try > 0 && !sleep(ctx, rand.N(retryStep<<min(try, 5))) {
 			return err
 		}
-		if err = db.tryTx(ctx, f); err == nil || errors.Is(err, ErrUnknownCommit) || !db.runsAgain(err) {
+		if errors.Is(err, ErrAgain) {
+			again++
+		}
+		if err = db.tryTx(ctx, again, f); err == nil || errors.Is(err, ErrUnknownCommit) || !db.runsAgain(err) {
 			return err
 		}
 	}
@@ -91,13 +101,13 @@ func (db *DB) TxResolve(ctx context.Context, f func(*Tx) error, committed func(c
 	return ErrUnknownCommit
 }
 
-func (db *DB) tryTx(ctx context.Context, f func(*Tx) error) error {
+func (db *DB) tryTx(ctx context.Context, again int, f func(*Tx) error) error {
 	tx, err := db.write.BeginTx(ctx, nil) // the isolation level is set once per connection
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // no-op after Commit
-	if err := f(&Tx{Tx: tx, dialect: db.dialect}); err != nil {
+	if err := f(&Tx{Tx: tx, dialect: db.dialect, again: again}); err != nil {
 		return err
 	}
 	return db.commit(ctx, tx)

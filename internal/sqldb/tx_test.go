@@ -90,6 +90,9 @@ func TestTxRunsAgainWhenItsFunctionAsksForIt(t *testing.T) { // REF-QUOTA-002
 		}
 		runs := 0
 		err := db.TxResolve(ctx, func(tx *sqldb.Tx) error {
+			if tx.Again() != runs {
+				t.Errorf("Again = %d after %d runs that asked", tx.Again(), runs)
+			}
 			runs++
 			mustExec(t, tx, "INSERT INTO counter (id, n) VALUES (?, 1)", runs)
 			if runs < 4 {

@@ -117,7 +117,7 @@ type gateRow struct {
 
 // lockGates locks the rows of queues and their applications by one statement.
 func (d *Dispatcher) lockGates(ctx context.Context, tx *sqldb.Tx, owners map[sqldb.ID]sqldb.ID) (map[rowKey]gateRow, error) {
-	list := d.gateRows(owners)
+	list := d.gateRows(tx, owners)
 	exclusive := make(map[sqldb.ID]bool, len(list))
 	for _, r := range list {
 		exclusive[r.ID] = exclusive[r.ID] || r.Exclusive
@@ -146,7 +146,7 @@ func (d *Dispatcher) lockGates(ctx context.Context, tx *sqldb.Tx, owners map[sql
 }
 
 // gateRows lists the rows to lock, sorted within each kind.
-func (d *Dispatcher) gateRows(owners map[sqldb.ID]sqldb.ID) []quota.Row {
+func (d *Dispatcher) gateRows(tx *sqldb.Tx, owners map[sqldb.ID]sqldb.ID) []quota.Row {
 	var queues, apps []sqldb.ID
 	for queue, app := range owners {
 		queues, apps = append(queues, queue), append(apps, app)
@@ -155,7 +155,7 @@ func (d *Dispatcher) gateRows(owners map[sqldb.ID]sqldb.ID) []quota.Row {
 	var list []quota.Row
 	for kind, ids := range [][]sqldb.ID{applicationRow: apps, quotaRow: apps, queueRow: queues, namespaceRow: queues} {
 		for _, id := range ids {
-			exclusive := (kind == quotaRow || kind == queueRow) && d.active.Limited(id)
+			exclusive := (kind == quotaRow || kind == queueRow) && d.active.Expected(tx, id)
 			list = append(list, quota.Row{Select: selectGateRow[kind], ID: id, Exclusive: exclusive})
 		}
 	}

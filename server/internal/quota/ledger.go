@@ -91,11 +91,11 @@ func (l *Ledger) lock(ctx context.Context, modes *Modes, applications, queues []
 	expected := make(map[sqldb.ID]bool)
 	rows := make([]Row, 0, len(applications)+len(queues))
 	for _, id := range applications {
-		expected[id] = modes.Limited(id)
+		expected[id] = modes.Expected(l.tx, id)
 		rows = append(rows, Row{selectApplication, id, expected[id]})
 	}
 	for _, id := range queues {
-		expected[id] = modes.Limited(id)
+		expected[id] = modes.Expected(l.tx, id)
 		rows = append(rows, Row{selectQueue, id, expected[id]})
 	}
 	surprised := false

@@ -14,7 +14,8 @@ const maxRemembered = 1 << 15
 
 // Modes is what a process remembers of queues and applications: which application a queue
 // belongs to, which never changes, and which of them had a limit when last seen: of
-// unfinished tasks, or of whatever else its owner keeps it for. That is a hint; the locked rows decide. The zero value is ready to use, for several goroutines.
+// unfinished tasks, or of whatever else its owner keeps it for. That is a hint; the locked
+// rows decide. The zero value is ready to use, for several goroutines.
 type Modes struct {
 	mu      sync.Mutex
 	owners  map[sqldb.ID]sqldb.ID // application by queue
@@ -27,6 +28,12 @@ func (m *Modes) Limited(id sqldb.ID) bool {
 	defer m.mu.Unlock()
 	_, limited := m.limited[id]
 	return limited
+}
+
+// Expected reports whether a transaction must be ready to find a limit: one was there when
+// last seen, or the transaction has been surprised twice and takes no chances.
+func (m *Modes) Expected(tx *sqldb.Tx, id sqldb.ID) bool {
+	return tx.Again() > 1 || m.Limited(id)
 }
 
 // SetLimited notes whether the queue or application has a limit.

@@ -555,3 +555,22 @@ func TestAWrongModeRunsTheTransactionAgainWithTheRightOne(t *testing.T) { // REF
 		}
 	})
 }
+
+// Other transactions see the limit come and go and each time tell the memory that all of
+// them share.
+func TestChangingModesDoNotHoldUpATransaction(t *testing.T) { // REF-QUOTA-002
+	run(t, func(s *scene) {
+		q := s.w.NewQueue("q")
+		s.limitQueue(q, 5)
+		ctx, runs, modes := s.Context(), 0, &quota.Modes{}
+		err := s.w.DB.Tx(ctx, func(tx *sqldb.Tx) error {
+			runs++
+			modes.SetLimited(q, false)
+			_, err := quota.Open(ctx, tx, modes, []sqldb.ID{q})
+			return err
+		})
+		if err != nil || runs != 3 {
+			s.Errorf("Open = %v after %d runs, want it to succeed in the third", err, runs)
+		}
+	})
+}
