@@ -45,7 +45,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 # What tests trade for speed and benches must not.
-durability=(--innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --innodb-buffer-pool-size=256M)
+durability=(--innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --innodb-file-per-table=0 --innodb-buffer-pool-size=256M)
 [[ -z ${ORBIT_TEST_DURABLE:-} ]] || durability=(--innodb-flush-log-at-trx-commit=1 --innodb-buffer-pool-size=1G)
 
 random() { od -An -N"$1" -tx1 /dev/urandom | tr -d ' \n'; }
