@@ -174,7 +174,7 @@ func TestBrokenDispatchClosesTheConnection(t *testing.T) {
 		"NoJSON":         {`{"type":`, "cut off"},
 		"TrailingData":   {`{"type":"drain.ok"} x`, "nothing after it"},
 		"UnknownType":    {`{"type":"task.jump","id":"1"}`, "type is unknown"},
-		"NoType":         {`{"id":"1"}`, "type is missing"},
+		"NoType":         {`{"ref":"1"}`, "type: is required"},
 		"CancelOfNobody": {`{"type":"task.cancel","data":{"attempt_id":"5","epoch":1}}`, "attempt_id"},
 		"ErrorNoCode":    {`{"type":"error","data":{"code":"","message":""}}`, "code is missing"},
 		"TooLarge":       {`{"type":"` + strings.Repeat("x", wire.MaxFrame) + `"}`, "at most 524288 bytes"},

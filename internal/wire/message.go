@@ -50,8 +50,11 @@ const (
 
 // An Envelope is the outer object of every frame. ID names a message of its sender;
 // Ref, in an answer, is the ID of the message answered.
+//
+// Here and in all messages below a member that is always written is also required by
+// strict reading: a message that lacks it is refused, never read as zero.
 type Envelope struct {
-	Type string          `json:"type"`
+	Type string          `json:"type" strict:"required"`
 	ID   string          `json:"id,omitempty"`
 	Ref  string          `json:"ref,omitempty"`
 	Data json.RawMessage `json:"data,omitempty"`
@@ -66,60 +69,60 @@ const (
 
 // A Handler names what a worker can run.
 type Handler struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
+	Name    string `json:"name" strict:"required"`
+	Version string `json:"version" strict:"required"`
 }
 
 // Hello opens a session. ProcessID is the identity of the worker process, 32
 // hexadecimal characters, made anew at each start of the process; the registration is
 // fixed for its life (WRK-003).
 type Hello struct {
-	ProcessID       string    `json:"process_id"`
-	Handlers        []Handler `json:"handlers"`
-	Queues          []string  `json:"queues"`                     // queue ids
-	Capacity        int       `json:"capacity"`                   // attempts held at one time
+	ProcessID       string    `json:"process_id" strict:"required"`
+	Handlers        []Handler `json:"handlers" strict:"required"`
+	Queues          []string  `json:"queues" strict:"required"`   // queue ids
+	Capacity        int       `json:"capacity" strict:"required"` // attempts held at one time
 	ConcurrencyKeys bool      `json:"concurrency_keys,omitempty"` // understands resource keys (WRK-029)
 	Held            []Held    `json:"held,omitempty"`             // attempts this process still holds
 }
 
 // Held names an attempt that the worker believes to hold.
 type Held struct {
-	AttemptID string `json:"attempt_id"`
-	Epoch     uint64 `json:"epoch"`
+	AttemptID string `json:"attempt_id" strict:"required"`
+	Epoch     uint64 `json:"epoch" strict:"required"`
 }
 
 // HelloOK accepts a session. Attempts are the process's live attempts on the server, so
 // that both sides agree before the first assignment.
 type HelloOK struct {
-	NodeID     string `json:"node_id"`
-	LeaseMS    uint64 `json:"lease_ms"`
-	PingMS     uint64 `json:"ping_ms"`
+	NodeID     string `json:"node_id" strict:"required"`
+	LeaseMS    uint64 `json:"lease_ms" strict:"required"`
+	PingMS     uint64 `json:"ping_ms" strict:"required"`
 	Attempts   []Held `json:"attempts,omitempty"`
-	MaxFrame   int    `json:"max_frame"`
-	ServerTime string `json:"server_time"` // for people reading logs; nothing is decided by it
+	MaxFrame   int    `json:"max_frame" strict:"required"`
+	ServerTime string `json:"server_time" strict:"required"` // for people reading logs; nothing is decided by it
 }
 
 // Credit sets how many more assignments the worker takes now; it replaces the earlier
 // value.
 type Credit struct {
-	Slots int `json:"slots"`
+	Slots int `json:"slots" strict:"required"`
 }
 
 // Task is what a worker is told of a task. Payload is the accepted text, byte for byte.
 type Task struct {
-	ID              string          `json:"id"`
-	NamespaceID     string          `json:"namespace_id"`
-	QueueID         string          `json:"queue_id"`
-	Handler         string          `json:"handler"`
-	HandlerVersion  string          `json:"handler_version"`
-	PayloadVersion  string          `json:"payload_version"`
-	Payload         json.RawMessage `json:"payload"`
+	ID              string          `json:"id" strict:"required"`
+	NamespaceID     string          `json:"namespace_id" strict:"required"`
+	QueueID         string          `json:"queue_id" strict:"required"`
+	Handler         string          `json:"handler" strict:"required"`
+	HandlerVersion  string          `json:"handler_version" strict:"required"`
+	PayloadVersion  string          `json:"payload_version" strict:"required"`
+	Payload         json.RawMessage `json:"payload" strict:"required"`
 	BusinessKey     string          `json:"business_key,omitempty"`
 	ConcurrencyKey  string          `json:"concurrency_key,omitempty"`
 	Priority        int             `json:"priority,omitempty"`
-	RecoverySafety  string          `json:"recovery_safety"`
-	DeadlineMS      uint64          `json:"deadline_ms"` // time left until the task's deadline, when sent
-	AttemptNumber   uint64          `json:"attempt_number"`
+	RecoverySafety  string          `json:"recovery_safety" strict:"required"`
+	DeadlineMS      uint64          `json:"deadline_ms" strict:"required"` // time left until the task's deadline, when sent
+	AttemptNumber   uint64          `json:"attempt_number" strict:"required"`
 	EffectUncertain bool            `json:"effect_uncertain,omitempty"`
 	RetryOf         string          `json:"retry_of,omitempty"`
 }
@@ -127,37 +130,37 @@ type Task struct {
 // Assign offers one attempt. The handler runs only after Start is confirmed (WRK-013).
 // ConcurrencyToken is a non-zero decimal uint64 if and only if the task has a key.
 type Assign struct {
-	AttemptID        string `json:"attempt_id"`
-	Epoch            uint64 `json:"epoch"`
-	LeaseMS          uint64 `json:"lease_ms"` // left when sent
-	Task             Task   `json:"task"`
+	AttemptID        string `json:"attempt_id" strict:"required"`
+	Epoch            uint64 `json:"epoch" strict:"required"`
+	LeaseMS          uint64 `json:"lease_ms" strict:"required"` // left when sent
+	Task             Task   `json:"task" strict:"required"`
 	ConcurrencyToken string `json:"concurrency_token,omitempty"`
-	OperationRoot    string `json:"operation_root"` // stable over manual retries (AMB-073)
+	OperationRoot    string `json:"operation_root" strict:"required"` // stable over manual retries (AMB-073)
 	Traceparent      string `json:"traceparent,omitempty"`
 }
 
 // Attempt names the attempt that a message acts on: the data of task.start,
 // task.resume and task.return.
 type Attempt struct {
-	AttemptID string `json:"attempt_id"`
-	Epoch     uint64 `json:"epoch"`
+	AttemptID string `json:"attempt_id" strict:"required"`
+	Epoch     uint64 `json:"epoch" strict:"required"`
 }
 
 // Started confirms the right to execute now.
 type Started struct {
-	AttemptID       string `json:"attempt_id"`
-	Epoch           uint64 `json:"epoch"`
-	LeaseMS         uint64 `json:"lease_ms"`
-	TimeoutMS       uint64 `json:"timeout_ms"` // left of the attempt timeout; it is never renewed past
+	AttemptID       string `json:"attempt_id" strict:"required"`
+	Epoch           uint64 `json:"epoch" strict:"required"`
+	LeaseMS         uint64 `json:"lease_ms" strict:"required"`
+	TimeoutMS       uint64 `json:"timeout_ms" strict:"required"` // left of the attempt timeout; it is never renewed past
 	CancelRequested bool   `json:"cancel_requested,omitempty"`
 }
 
 // Resumed answers task.resume. Status is one of the Resume constants; with ResumeKeep
 // the rest is filled as in Started.
 type Resumed struct {
-	AttemptID       string `json:"attempt_id"`
-	Epoch           uint64 `json:"epoch"`
-	Status          string `json:"status"`
+	AttemptID       string `json:"attempt_id" strict:"required"`
+	Epoch           uint64 `json:"epoch" strict:"required"`
+	Status          string `json:"status" strict:"required"`
 	Running         bool   `json:"running,omitempty"` // Start had been confirmed
 	LeaseMS         uint64 `json:"lease_ms,omitempty"`
 	TimeoutMS       uint64 `json:"timeout_ms,omitempty"`
@@ -173,16 +176,16 @@ const (
 
 // Renew extends the lease. Progress, at most MaxProgress bytes, is shown to people.
 type Renew struct {
-	AttemptID string `json:"attempt_id"`
-	Epoch     uint64 `json:"epoch"`
+	AttemptID string `json:"attempt_id" strict:"required"`
+	Epoch     uint64 `json:"epoch" strict:"required"`
 	Progress  string `json:"progress,omitempty"`
 }
 
 // Renewed confirms a renewal.
 type Renewed struct {
-	AttemptID       string `json:"attempt_id"`
-	Epoch           uint64 `json:"epoch"`
-	LeaseMS         uint64 `json:"lease_ms"`
+	AttemptID       string `json:"attempt_id" strict:"required"`
+	Epoch           uint64 `json:"epoch" strict:"required"`
+	LeaseMS         uint64 `json:"lease_ms" strict:"required"`
 	CancelRequested bool   `json:"cancel_requested,omitempty"`
 }
 
@@ -197,10 +200,10 @@ const (
 // Finish ends an attempt. Receipt is the worker's identity of this result, 1 to 64
 // printable ASCII characters: the same receipt and content may be sent again.
 type Finish struct {
-	AttemptID string          `json:"attempt_id"`
-	Epoch     uint64          `json:"epoch"`
-	Receipt   string          `json:"receipt"`
-	Outcome   string          `json:"outcome"`
+	AttemptID string          `json:"attempt_id" strict:"required"`
+	Epoch     uint64          `json:"epoch" strict:"required"`
+	Receipt   string          `json:"receipt" strict:"required"`
+	Outcome   string          `json:"outcome" strict:"required"`
 	Retryable bool            `json:"retryable,omitempty"` // only with FAILED
 	Result    json.RawMessage `json:"result,omitempty"`    // only with SUCCEEDED, at most MaxResult
 	Error     string          `json:"error,omitempty"`     // at most MaxError
@@ -208,9 +211,9 @@ type Finish struct {
 
 // Finished confirms a result. TaskState is the state of the task after it.
 type Finished struct {
-	AttemptID string `json:"attempt_id"`
-	Epoch     uint64 `json:"epoch"`
-	Status    string `json:"status"`
+	AttemptID string `json:"attempt_id" strict:"required"`
+	Epoch     uint64 `json:"epoch" strict:"required"`
+	Status    string `json:"status" strict:"required"`
 	TaskState string `json:"task_state,omitempty"`
 }
 
@@ -224,20 +227,20 @@ const (
 
 // Returned confirms that an un-started assignment was handed back.
 type Returned struct {
-	AttemptID string `json:"attempt_id"`
-	Epoch     uint64 `json:"epoch"`
+	AttemptID string `json:"attempt_id" strict:"required"`
+	Epoch     uint64 `json:"epoch" strict:"required"`
 }
 
 // Cancel tells that a cancel intent exists for a running attempt.
 type Cancel struct {
-	AttemptID string `json:"attempt_id"`
-	Epoch     uint64 `json:"epoch"`
+	AttemptID string `json:"attempt_id" strict:"required"`
+	Epoch     uint64 `json:"epoch" strict:"required"`
 	Reason    string `json:"reason,omitempty"`
 }
 
 // ServerDraining asks the worker to connect elsewhere: the node stops.
 type ServerDraining struct {
-	RetryAfterMS uint64 `json:"retry_after_ms"`
+	RetryAfterMS uint64 `json:"retry_after_ms" strict:"required"`
 }
 
 // Codes of an Error beside those of the HTTP contract.
@@ -253,7 +256,7 @@ const (
 
 // Error refuses a message. AttemptID is set when it concerns an attempt.
 type Error struct {
-	Code      string `json:"code"`
-	Message   string `json:"message"`
+	Code      string `json:"code" strict:"required"`
+	Message   string `json:"message" strict:"required"`
 	AttemptID string `json:"attempt_id,omitempty"`
 }

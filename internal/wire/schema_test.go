@@ -45,6 +45,9 @@ func compareMembers(t *testing.T, name string, typ reflect.Type) {
 		if options != "omitempty" {
 			always = append(always, member)
 		}
+		if must := typ.Field(i).Tag.Get("strict") == "required"; must == (options == "omitempty") {
+			t.Errorf("%s: %s is required by strict reading: %t", name, member, must)
+		}
 	}
 	slices.Sort(all)
 	slices.Sort(always)
