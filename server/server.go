@@ -56,8 +56,9 @@ type Config struct {
 	// StopTimeout bounds a graceful stop; half of it is for workers to go elsewhere.
 	// Default 20s; a negative one is refused.
 	StopTimeout time.Duration
-	// Ungrouped accepts each submit in a transaction of its own instead of gathering those
-	// that come while the last one commits. To measure what grouping gives. Default false.
+	// Ungrouped runs each submit, start, renewal and finish in a transaction of its own
+	// instead of gathering those that come while the last one commits. Claims are batches
+	// either way. To measure what grouping gives. Default false.
 	Ungrouped bool
 	// Retention is how long a task stays after its end before it is deleted with all that
 	// is its own, at least MinRetention; never before the promise of its idempotency keys
@@ -99,7 +100,7 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	modes := &quota.Modes{}
 	var err error
 	s.hub, err = session.New(db, authenticator, session.Config{
-		Node: cfg.NodeID, Lease: cfg.Lease, ShortLease: cfg.ShortLease, DrainTimeout: cfg.StopTimeout / 2, Modes: modes,
+		Node: cfg.NodeID, Lease: cfg.Lease, ShortLease: cfg.ShortLease, DrainTimeout: cfg.StopTimeout / 2, Ungrouped: cfg.Ungrouped, Modes: modes,
 		Woken: func(lanes []int64) { s.recovery.Wake(lanes) }, Log: s.log,
 	})
 	if err != nil {

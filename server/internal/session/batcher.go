@@ -16,12 +16,14 @@ const (
 
 // A batcher runs items in batches of what gathered while the last batch ran.
 type batcher[Q, A any] struct {
-	run  func(context.Context, []Q) ([]A, error)
-	size func(*Q) int // bytes, about
+	run   func(context.Context, []Q) ([]A, error)
+	size  func(*Q) int // bytes, about
+	alone bool         // each item is a batch of its own, at once: to measure what batches give
 
 	nudge   chan struct{}
 	mu      sync.Mutex
 	waiting []job[Q, A]
+	running sync.WaitGroup // items that run alone
 }
 
 // A job is an item and who wants its answer.
@@ -36,6 +38,10 @@ func newBatcher[Q, A any](run func(context.Context, []Q) ([]A, error), size func
 
 // add puts an item into the next batch. How many wait is bounded by who adds.
 func (b *batcher[Q, A]) add(item Q, done func(A, error)) {
+	if b.alone {
+		b.running.Go(func() { b.serve(context.Background(), []job[Q, A]{{item, done}}) })
+		return
+	}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, job[Q, A]{item, done})
 	b.mu.Unlock()
@@ -47,6 +53,7 @@ func (b *batcher[Q, A]) add(item Q, done func(A, error)) {
 
 // Run runs batches until ctx is canceled, and then what is still waiting.
 func (b *batcher[Q, A]) Run(ctx context.Context) {
+	defer b.running.Wait()
 	for {
 		if batch := b.take(); len(batch) > 0 {
 			b.serve(context.WithoutCancel(ctx), batch)

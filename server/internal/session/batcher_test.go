@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -97,5 +98,26 @@ func TestBudgetHoldsTheReaderBack(t *testing.T) {
 	close(ended)
 	if b.take(1, ended) {
 		t.Error("the end of the connection does not end the wait")
+	}
+}
+
+func TestItemsOfAnUngroupedBatcherRunAloneAndAreWaitedFor(t *testing.T) {
+	var batches atomic.Int64
+	b := newBatcher(func(_ context.Context, items []int) ([]int, error) {
+		if len(items) == 1 {
+			batches.Add(1)
+		}
+		return items, nil
+	}, func(*int) int { return 1 })
+	b.alone = true
+	var answered atomic.Int64
+	for i := range 20 {
+		b.add(i, func(int, error) { answered.Add(1) })
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.Run(ctx)
+	if batches.Load() != 20 || answered.Load() != 20 {
+		t.Errorf("%d batches of one and %d answers, want 20 of each", batches.Load(), answered.Load())
 	}
 }

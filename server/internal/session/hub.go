@@ -55,6 +55,9 @@ type Config struct {
 	MinPoll, MaxPoll time.Duration
 	// MaxSessions bounds the connections. Default 20000.
 	MaxSessions int
+	// Ungrouped runs each message of a worker in a transaction of its own instead of with
+	// those that come while the last one commits. To measure what grouping gives. Default false.
+	Ungrouped bool
 	// Modes is what the node remembers of limits. Default: the hub remembers alone.
 	Modes *quota.Modes
 	// Woken is called with the lanes that have got tasks by what workers did here, the
@@ -146,6 +149,7 @@ func New(db *sqldb.DB, auth Authenticator, cfg Config) (*Hub, error) {
 	h.finishes = newBatcher(h.dispatcher.Finish, func(f *dispatch.Finish) int { return 1024 + len(f.Result) + len(f.Error) })
 	h.returns = newBatcher(h.dispatcher.Return, small)
 	h.drains = newBatcher(h.markDrained, func(**session) int { return 64 })
+	h.starts.alone, h.renewals.alone, h.finishes.alone = cfg.Ungrouped, cfg.Ungrouped, cfg.Ungrouped
 	return h, nil
 }
 
