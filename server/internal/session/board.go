@@ -61,6 +61,7 @@ type place struct {
 	class    *class
 	credit   int
 	held     map[sqldb.ID]time.Time // attempts and about when their lease ends
+	open     map[sqldb.ID]struct{}  // attempts to be settled before anything is assigned
 	draining bool
 	left     bool
 }
@@ -164,7 +165,7 @@ func (b *board) update(s *session) {
 // its capacity, while its socket keeps up.
 func (s *session) slots() int {
 	p := &s.place
-	if p.left || p.draining || s.queue.room() < orbit.MaxPayloadBytes {
+	if p.left || p.draining || len(p.open) > 0 || s.queue.room() < orbit.MaxPayloadBytes {
 		return 0
 	}
 	return min(p.credit, s.capacity-len(p.held))

@@ -48,14 +48,23 @@ func broken(frame wire.Envelope, err error) error {
 
 // readRef reads who is spoken of.
 func (s *session) readRef(frame wire.Envelope, attempt string, epoch uint64) (dispatch.Ref, error) {
-	id, err := sqldb.ParseID(attempt)
-	if err != nil {
-		return dispatch.Ref{}, &breach{frame.ID, frame.Type + ": attempt_id: must be 32 lower-case hexadecimal characters"}
-	}
-	if epoch < 1 || epoch > math.MaxInt64 {
-		return dispatch.Ref{}, &breach{frame.ID, frame.Type + ": epoch: must be a positive integer"}
+	id, rule := parseRef(attempt, epoch)
+	if rule != nil {
+		return dispatch.Ref{}, broken(frame, rule)
 	}
 	return s.ref(id, int64(epoch)), nil
+}
+
+// parseRef reads the two members that name an attempt.
+func parseRef(attempt string, epoch uint64) (sqldb.ID, *orbit.InvalidArgumentError) {
+	id, err := sqldb.ParseID(attempt)
+	if err != nil {
+		return id, &orbit.InvalidArgumentError{Field: "attempt_id", Rule: "must be 32 lower-case hexadecimal characters"}
+	}
+	if epoch < 1 || epoch > math.MaxInt64 {
+		return id, &orbit.InvalidArgumentError{Field: "epoch", Rule: fmt.Sprintf("must be 1 to %d", math.MaxInt64)}
+	}
+	return id, nil
 }
 
 func (s *session) readAttempt(frame wire.Envelope) (dispatch.Ref, error) {
@@ -83,6 +92,9 @@ func ask[Q, A any](s *session, frame wire.Envelope, attempt sqldb.ID, b *batcher
 		}
 		if refusal != nil {
 			s.say(wire.TypeError, frame.ID, wire.Error{Code: refusal.Code, Message: refusal.Message, AttemptID: attempt.String()})
+		}
+		if refusal == nil || refusal.Code != orbit.CodeUnavailable {
+			s.settled(attempt) // after the answer: nothing may be assigned before it
 		}
 	})
 	return nil

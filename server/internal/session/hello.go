@@ -48,7 +48,7 @@ func (s *session) hello(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.hub.cfg.HelloTimeout)
 	defer cancel()
-	r, held, refusal := s.register(ctx, &m)
+	r, held, believed, refusal := s.register(ctx, &m)
 	if refusal != nil {
 		refusal.ref = frame.ID
 		return refusal
@@ -60,6 +60,7 @@ func (s *session) hello(ctx context.Context) error {
 	}
 	key := s.principal.Namespace.String() + s.classKey(r)
 	s.hub.board.join(s, key, r.lanes(), holding)
+	s.awaitSettling(held, believed)
 	return nil
 }
 
@@ -71,28 +72,32 @@ func (s *session) classKey(r *registration) string {
 	return string(digest[:])
 }
 
-// register checks a hello against the credential and the database, and records it.
-func (s *session) register(ctx context.Context, m *wire.Hello) (*registration, []holding, *refusedHello) {
+// register checks a hello against the credential and the database, and records it. It
+// returns what the server knows the process to hold, and what the process believes.
+func (s *session) register(ctx context.Context, m *wire.Hello) (r *registration, held []holding, believed []sqldb.ID, refusal *refusedHello) {
 	r, err := newRegistration(m)
+	if err == nil {
+		believed, err = readHeld(m)
+	}
 	if err != nil {
-		return nil, nil, &refusedHello{code: orbit.CodeInvalidArgument, message: err.Error()}
+		return nil, nil, nil, &refusedHello{code: orbit.CodeInvalidArgument, message: err.Error()}
 	}
 	if refusal := s.mayTake(ctx, r); refusal != nil {
-		return nil, nil, refusal
+		return nil, nil, nil, refusal
 	}
 	connectedAt, err := s.hub.register(ctx, s.principal, r)
 	switch {
 	case errors.Is(err, errChanged):
-		return nil, nil, &refusedHello{code: orbit.CodeStateConflict, message: errChanged.Error()}
+		return nil, nil, nil, &refusedHello{code: orbit.CodeStateConflict, message: errChanged.Error()}
 	case err != nil:
-		return nil, nil, s.unavailable(ctx, err)
+		return nil, nil, nil, s.unavailable(ctx, err)
 	}
 	s.process, s.capacity, s.queues, s.connectedAt = r.process, r.capacity, r.queues, connectedAt
-	held, err := s.hub.holdings(ctx, s.principal.Namespace, r.process)
+	held, err = s.hub.holdings(ctx, s.principal.Namespace, r.process)
 	if err != nil {
-		return nil, nil, s.unavailable(ctx, err)
+		return nil, nil, nil, s.unavailable(ctx, err)
 	}
-	return r, held, nil
+	return r, held, believed, nil
 }
 
 // mayTake holds the queues to the credential's scope. Who is restricted to some queues

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -45,7 +46,9 @@ type session struct {
 	queues      []sqldb.ID
 	connectedAt int64
 
-	place place // guarded by the board
+	place    place       // guarded by the board
+	settling atomic.Bool // place.open is not empty
+	settleBy *time.Timer // ends the wait for it; nil if there is none
 
 	endOnce   sync.Once
 	ended     chan struct{} // closed when the connection is to end
@@ -79,6 +82,7 @@ func (s *session) serve(ctx context.Context) {
 	if err == nil {
 		s.hub.replace(s)
 		err = s.read()
+		s.stopSettling()
 		s.hub.board.leave(s)
 	}
 	s.explain(err)
