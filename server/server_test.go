@@ -19,12 +19,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server"
-	"github.com/orbitkit/orbit/server/internal/accept/faultdb"
 )
 
 // A node is a running server.
@@ -166,7 +166,7 @@ func TestRunRefusesAnotherSchema(t *testing.T) {
 func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		creds := bootstrap(t, db)
-		faults := faultdb.Open(t, db)
+		faults := dbfault.Open(t, db)
 		gate := make(chan struct{})
 		before := goleak.IgnoreCurrent()
 		n := start(t, faults.DB, server.Config{})
@@ -174,7 +174,7 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 		if _, err := c.Capabilities(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		faults.OnCommit(func(int) faultdb.Verdict { <-gate; return faultdb.Pass })
+		faults.OnCommit(func(int) dbfault.Verdict { <-gate; return dbfault.Pass })
 		submitted := make(chan error, 1)
 		go func() {
 			_, err := c.SubmitTask(context.Background(), "key", request(creds))
@@ -217,12 +217,12 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 func TestStopIsBounded(t *testing.T) {
 	db := dbtest.Open(t, dbtest.SQLite, migrations.Server)
 	creds := bootstrap(t, db)
-	faults := faultdb.Open(t, db)
+	faults := dbfault.Open(t, db)
 	n := start(t, faults.DB, server.Config{StopTimeout: 200 * time.Millisecond})
 	c := client(t, n, creds)
 	gate := make(chan struct{})
 	defer close(gate)
-	faults.OnCommit(func(int) faultdb.Verdict { <-gate; return faultdb.Pass })
+	faults.OnCommit(func(int) dbfault.Verdict { <-gate; return dbfault.Pass })
 	go c.SubmitTask(context.Background(), "key", request(creds))
 	for faults.Commits() == 0 {
 		time.Sleep(time.Millisecond)

@@ -45,6 +45,7 @@ var allowed = map[string][]string{
 	"internal/cli":              {"internal/version"},
 	"internal/drivers":          {"internal/sqldb"},
 	"internal/dbtest":           {"internal/drivers", "internal/sqldb", "migrations"},
+	"internal/dbfault":          {"internal/dbtest", "internal/drivers", "internal/sqldb"},
 	"internal/deptest":          {},
 	"internal/docstest":         {},
 	"internal/coverage":         {},
@@ -54,7 +55,7 @@ var allowed = map[string][]string{
 var driverModules = []string{"github.com/go-sql-driver/mysql", "modernc.org/sqlite", "github.com/jackc/pgx", "github.com/lib/pq"}
 
 // mayHaveDrivers are the trees that may import them, or internal/drivers.
-var mayHaveDrivers = []string{"cmd", "examples", "internal/drivers", "internal/dbtest"}
+var mayHaveDrivers = []string{"cmd", "examples", "internal/drivers", "internal/dbtest", "internal/dbfault"}
 
 // forbidden lists what the packages of a tree must not pull in, through whatever they
 // import.

@@ -5,16 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
-
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/dbtest"
-	"github.com/orbitkit/orbit/internal/drivers"
 	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
@@ -164,31 +160,34 @@ func TestOwnTransactionsRunAtReadCommitted(t *testing.T) {
 // force, yet the client cannot know (ERR-017).
 func TestLostCommitAnswerIsUnknownAndResolvedByIdentity(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Engine == "sqlite" {
-			t.Skip("no connection to cut: SQLite runs in the process")
-		}
 		ctx := context.Background()
 		mustExec(t, db.Write(), createCounter)
-		cut := startCommitCutter(t, db.Address)
-		through, err := drivers.Open(ctx, cut.address)
-		if err != nil {
-			t.Fatal(err)
+		faults := dbfault.Open(t, db)
+		through := faults.DB
+		lose := func() {
+			faults.OnCommit(func(n int) dbfault.Verdict {
+				if n == 1 {
+					return dbfault.LoseAnswer
+				}
+				return dbfault.Pass
+			})
 		}
-		defer through.Close()
-
 		insert := func(id int) func(*sqldb.Tx) error {
 			return func(tx *sqldb.Tx) error {
 				_, err := tx.ExecContext(ctx, "INSERT INTO counter (id, n) VALUES (?, 0)", id)
 				return err
 			}
 		}
-		cut.armed.Store(true)
+		lose()
 		if err := through.Tx(ctx, insert(1)); !errors.Is(err, sqldb.ErrUnknownCommit) {
 			t.Fatalf("Tx = %v, want ErrUnknownCommit", err)
 		}
-		cut.armed.Store(true)
+		if faults.Commits() != 1 {
+			t.Fatal("the fault did not fire")
+		}
+		lose()
 		looked := 0
-		err = through.TxResolve(ctx, insert(2), func(ctx context.Context, q sqldb.Querier) (bool, error) {
+		err := through.TxResolve(ctx, insert(2), func(ctx context.Context, q sqldb.Querier) (bool, error) {
 			looked++
 			var n int
 			err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM counter WHERE id = 2").Scan(&n)
@@ -196,9 +195,6 @@ func TestLostCommitAnswerIsUnknownAndResolvedByIdentity(t *testing.T) {
 		})
 		if err != nil || looked != 1 {
 			t.Fatalf("TxResolve = %v after %d look-ups, want nil after 1", err, looked)
-		}
-		if cut.fired.Load() != 2 {
-			t.Fatalf("the fault fired %d times, want 2", cut.fired.Load())
 		}
 		if n := count(t, db.Write()); n != 2 {
 			t.Fatalf("%d rows, want 2", n)
@@ -212,81 +208,6 @@ func count(t *testing.T, q sqldb.Querier) (n int) {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// A commitCutter forwards a MySQL connection and, once armed, cuts it after the
-// server has answered the next COMMIT, without forwarding that answer.
-type commitCutter struct {
-	address string
-	armed   atomic.Bool
-	fired   atomic.Int64
-}
-
-func startCommitCutter(t *testing.T, address string) *commitCutter {
-	t.Helper()
-	cfg, err := mysql.ParseDSN(strings.TrimPrefix(address, "mysql:"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	network, server := cfg.Net, cfg.Addr
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	cfg.Net, cfg.Addr = "tcp", ln.Addr().String()
-	c := &commitCutter{address: "mysql:" + cfg.FormatDSN()}
-	go func() {
-		for {
-			client, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go c.forward(client, network, server)
-		}
-	}()
-	return c
-}
-
-func (c *commitCutter) forward(client net.Conn, network, server string) {
-	defer client.Close()
-	upstream, err := net.Dial(network, server)
-	if err != nil {
-		return
-	}
-	defer upstream.Close()
-	var swallow atomic.Bool
-	go func() { // server to client
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := upstream.Read(buf)
-			if swallow.Load() { // this is the answer to COMMIT
-				c.fired.Add(1)
-				client.Close()
-				return
-			}
-			if n > 0 {
-				client.Write(buf[:n])
-			}
-			if err != nil {
-				client.Close()
-				return
-			}
-		}
-	}()
-	buf := make([]byte, 64<<10)
-	for { // client to server
-		n, err := client.Read(buf)
-		if n > 0 {
-			if strings.HasSuffix(string(buf[:n]), "\x03COMMIT") && c.armed.CompareAndSwap(true, false) {
-				swallow.Store(true)
-			}
-			upstream.Write(buf[:n])
-		}
-		if err != nil {
-			return
-		}
-	}
 }
 
 var _ sqldb.Querier = (*sql.Tx)(nil)

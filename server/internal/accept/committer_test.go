@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
-	"github.com/orbitkit/orbit/server/internal/accept/faultdb"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
@@ -24,7 +24,7 @@ type desk struct {
 	*Committer
 	t      *testing.T
 	db     *dbtest.DB
-	faults *faultdb.Faults
+	faults *dbfault.Faults
 	stop   func() // stops the committer and waits for it
 
 	namespace, queue sqldb.ID
@@ -38,7 +38,7 @@ func onEachEngine(t *testing.T, f func(t *testing.T, d *desk)) {
 }
 
 func newDesk(t *testing.T, db *dbtest.DB) *desk {
-	d := &desk{t: t, db: db, faults: faultdb.Open(t, db), namespace: sqldb.NewID(), queue: sqldb.NewID()}
+	d := &desk{t: t, db: db, faults: dbfault.Open(t, db), namespace: sqldb.NewID(), queue: sqldb.NewID()}
 	d.Committer = New(d.faults.DB, Config{Wake: d.wake})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -109,11 +109,11 @@ func (d *desk) waitingItems() int {
 func (d *desk) holdFirstCommit() (first chan Outcome, open func()) {
 	d.t.Helper()
 	gate := make(chan struct{})
-	d.faults.OnCommit(func(n int) faultdb.Verdict {
+	d.faults.OnCommit(func(n int) dbfault.Verdict {
 		if n == 1 {
 			<-gate
 		}
-		return faultdb.Pass
+		return dbfault.Pass
 	})
 	first = make(chan Outcome, 1)
 	item := d.item("first", "h", 0)
@@ -343,11 +343,11 @@ func TestAFailedWriteRollsBackAll(t *testing.T) {
 // identity: accepted, once, and its lane is woken.
 func TestALostCommitAnswerIsResolved(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, d *desk) {
-		d.faults.OnCommit(func(n int) faultdb.Verdict {
+		d.faults.OnCommit(func(n int) dbfault.Verdict {
 			if n == 1 {
-				return faultdb.LoseAnswer
+				return dbfault.LoseAnswer
 			}
-			return faultdb.Pass
+			return dbfault.Pass
 		})
 		items := []Item{d.item("a", "h", 1), d.item("b", "h", 2), d.item("c", "h2", 3)}
 		wantAccepted(t, d.Submit(t.Context(), items))
@@ -365,11 +365,11 @@ func TestALostCommitAnswerIsResolved(t *testing.T) {
 // A COMMIT that never arrived is found absent and done again.
 func TestACommitThatNeverArrivedIsDoneAgain(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, d *desk) {
-		d.faults.OnCommit(func(n int) faultdb.Verdict {
+		d.faults.OnCommit(func(n int) dbfault.Verdict {
 			if n == 1 {
-				return faultdb.CutBefore
+				return dbfault.CutBefore
 			}
-			return faultdb.Pass
+			return dbfault.Pass
 		})
 		wantAccepted(t, d.Submit(t.Context(), []Item{d.item("a", "h", 1), d.item("b", "h", 2)}))
 		if commits, tasks := d.faults.Commits(), d.count("task"); commits != 2 || tasks != 2 {
@@ -381,10 +381,10 @@ func TestACommitThatNeverArrivedIsDoneAgain(t *testing.T) {
 // A commit that stays unknown is reported so, and the repeat tells the truth: never two
 // tasks.
 func TestACommitThatStaysUnknownIsReportedAsUnknown(t *testing.T) {
-	for _, verdict := range []faultdb.Verdict{faultdb.LoseAnswer, faultdb.CutBefore} {
-		t.Run(map[faultdb.Verdict]string{faultdb.LoseAnswer: "in force", faultdb.CutBefore: "not in force"}[verdict], func(t *testing.T) {
+	for _, verdict := range []dbfault.Verdict{dbfault.LoseAnswer, dbfault.CutBefore} {
+		t.Run(map[dbfault.Verdict]string{dbfault.LoseAnswer: "in force", dbfault.CutBefore: "not in force"}[verdict], func(t *testing.T) {
 			onEachEngine(t, func(t *testing.T, d *desk) {
-				d.faults.OnCommit(func(int) faultdb.Verdict {
+				d.faults.OnCommit(func(int) dbfault.Verdict {
 					d.faults.Break() // nothing can be looked up from here on
 					return verdict
 				})
@@ -397,7 +397,7 @@ func TestACommitThatStaysUnknownIsReportedAsUnknown(t *testing.T) {
 				if d.faults.Commits() != 1 {
 					t.Fatalf("%d commits, want 1", d.faults.Commits())
 				}
-				d.faults.OnCommit(func(int) faultdb.Verdict { return faultdb.Pass })
+				d.faults.OnCommit(func(int) dbfault.Verdict { return dbfault.Pass })
 				d.faults.Mend()
 				for _, o := range d.Submit(t.Context(), items) {
 					if o.Err != nil {

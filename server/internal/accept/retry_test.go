@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/sqldb"
-	"github.com/orbitkit/orbit/server/internal/accept/faultdb"
 	"github.com/orbitkit/orbit/server/internal/idempotency"
 )
 
@@ -81,7 +81,7 @@ func TestARefusedRetryLeavesNoRecordAndARepeatIsNotRefused(t *testing.T) { // ID
 func TestAloneEachItemHasItsOwnTransaction(t *testing.T) { // IDEM-012
 	onEachEngine(t, func(t *testing.T, d *desk) {
 		alone := []*Committer{New(d.faults.DB, Config{Alone: true}), New(d.db.DB, Config{Alone: true})}
-		d.faults.OnCommit(func(int) faultdb.Verdict { return faultdb.Pass })
+		d.faults.OnCommit(func(int) dbfault.Verdict { return dbfault.Pass })
 		wantAccepted(t, alone[0].Submit(t.Context(), []Item{d.item("a", "h", 1), d.item("b", "h", 1), d.item("c", "h", 1)}))
 		if n := d.faults.Commits(); n != 3 {
 			t.Errorf("%d commits of 3 items, want 3", n)

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
-	"github.com/orbitkit/orbit/server/internal/accept/faultdb"
 	"github.com/orbitkit/orbit/server/internal/admin"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
 	"github.com/orbitkit/orbit/server/internal/dispatch/dispatchtest"
@@ -366,18 +366,18 @@ func TestRaiseResolvesEachUnknownCommit(t *testing.T) { // TOK-018
 		w := dispatchtest.New(t, db.DB)
 		const rows, commits = 250, 5 // floor, three batches, the end
 		makeKeys(t, db.DB, w.Namespace, manyKeys(rows)...)
-		faults := faultdb.Open(t, db)
+		faults := dbfault.Open(t, db)
 		least := uint64(0)
 		for at := 1; at <= commits; at++ {
-			for _, verdict := range []faultdb.Verdict{faultdb.LoseAnswer, faultdb.CutBefore} {
+			for _, verdict := range []dbfault.Verdict{dbfault.LoseAnswer, dbfault.CutBefore} {
 				least += 10
 				fired := false
-				faults.OnCommit(func(n int) faultdb.Verdict {
+				faults.OnCommit(func(n int) dbfault.Verdict {
 					if n == at {
 						fired = true
 						return verdict
 					}
-					return faultdb.Pass
+					return dbfault.Pass
 				})
 				done := raise(t, faults.DB, admin.TokenRaise{Min: least})
 				if !fired || done.Raised != rows || done.Keys != rows || done.FloorBefore != least-10 || done.FloorAfter != least {
@@ -399,14 +399,14 @@ func TestARaiseThatWasCutOffGoesOn(t *testing.T) { // TOK-018
 		w := dispatchtest.New(t, db.DB)
 		const rows = 250
 		makeKeys(t, db.DB, w.Namespace, manyKeys(rows)...)
-		faults := faultdb.Open(t, db)
+		faults := dbfault.Open(t, db)
 		ctx, cancel := context.WithCancel(t.Context())
-		faults.OnCommit(func(n int) faultdb.Verdict {
+		faults.OnCommit(func(n int) dbfault.Verdict {
 			if n == 3 { // the second batch
 				cancel()
-				return faultdb.CutBefore
+				return dbfault.CutBefore
 			}
-			return faultdb.Pass
+			return dbfault.Pass
 		})
 		r := admin.TokenRaise{Min: 500, Reason: "restored"}
 		done, err := admin.NewOperator(faults.DB, "who").RaiseTokens(ctx, r)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/wire"
-	"github.com/orbitkit/orbit/server/internal/accept/faultdb"
 	"github.com/orbitkit/orbit/server/internal/auth"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
@@ -355,14 +355,14 @@ func TestOfConcurrentCancelsOneSucceeds(t *testing.T) {
 // IDEM-020: of concurrent first cancels with one key one acts, and the others get its
 // receipt; with other content they get the conflict.
 func TestConcurrentCancelsWithOneKey(t *testing.T) {
-	onFaults(t, func(t *testing.T, n *node, faults *faultdb.Faults) {
+	onFaults(t, func(t *testing.T, n *node, faults *dbfault.Faults) {
 		made := waiting.make(n.hand(), "s")
 		const senders = 12
-		faults.OnCommit(func(nth int) faultdb.Verdict {
+		faults.OnCommit(func(nth int) dbfault.Verdict {
 			if nth == 1 {
 				holdUntilUsed(faults, senders)
 			}
-			return faultdb.Pass
+			return dbfault.Pass
 		})
 		acted, content := 0, ""
 		for _, a := range n.atOnce(senders, func(i int) ask {
@@ -394,7 +394,7 @@ func TestConcurrentCancelsWithOneKey(t *testing.T) {
 
 // holdUntilUsed waits until as many users hold a connection of the write pool, or wait for
 // one.
-func holdUntilUsed(faults *faultdb.Faults, users int) {
+func holdUntilUsed(faults *dbfault.Faults, users int) {
 	pool := faults.DB.Write()
 	for s := pool.Stats(); s.InUse+int(s.WaitCount) < users; s = pool.Stats() {
 		time.Sleep(time.Millisecond)

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/dbtest"
-	"github.com/orbitkit/orbit/server/internal/accept/faultdb"
 )
 
 // A commandCase is one kind of command, ready to be sent on a fresh node.
@@ -56,19 +56,19 @@ func (n *node) audits() int {
 func TestUnknownCommitsOfCommands(t *testing.T) {
 	for _, c := range commandCases {
 		t.Run(c.name, func(t *testing.T) {
-			onFaults(t, func(t *testing.T, n *node, faults *faultdb.Faults) {
+			onFaults(t, func(t *testing.T, n *node, faults *dbfault.Faults) {
 				request := c.make(n.hand())
 				request.key = "k"
 				n.takeTold()
-				first := func(v faultdb.Verdict) func(int) faultdb.Verdict {
-					return func(nth int) faultdb.Verdict {
+				first := func(v dbfault.Verdict) func(int) dbfault.Verdict {
+					return func(nth int) dbfault.Verdict {
 						if nth == 1 {
 							return v
 						}
-						return faultdb.Pass
+						return dbfault.Pass
 					}
 				}
-				faults.OnCommit(first(faultdb.LoseAnswer))
+				faults.OnCommit(first(dbfault.LoseAnswer))
 				a := n.do(request).want(t, c.status, "")
 				if a.header.Get(orbit.HeaderReplayed) != "" || faults.Commits() != 1 || n.audits() != 1 {
 					t.Errorf("lost answer: replayed %q, %d commits, %d audit rows", a.header.Get(orbit.HeaderReplayed), faults.Commits(), n.audits())
@@ -87,14 +87,14 @@ func TestUnknownCommitsOfCommands(t *testing.T) {
 func TestCommitsOfCommandsThatDoNotArrive(t *testing.T) {
 	for _, c := range commandCases {
 		t.Run(c.name, func(t *testing.T) {
-			onFaults(t, func(t *testing.T, n *node, faults *faultdb.Faults) {
+			onFaults(t, func(t *testing.T, n *node, faults *dbfault.Faults) {
 				request := c.make(n.hand())
 				request.key = "k"
-				faults.OnCommit(func(nth int) faultdb.Verdict {
+				faults.OnCommit(func(nth int) dbfault.Verdict {
 					if nth == 1 {
-						return faultdb.CutBefore
+						return dbfault.CutBefore
 					}
-					return faultdb.Pass
+					return dbfault.Pass
 				})
 				a := n.do(request).want(t, c.status, "")
 				if a.header.Get(orbit.HeaderReplayed) != "" || faults.Commits() != 2 || n.audits() != 1 {
@@ -110,12 +110,12 @@ func TestCommitsOfCommandsThatDoNotArrive(t *testing.T) {
 func TestUnknownCommandsAreReportedAsSuch(t *testing.T) {
 	for _, c := range commandCases {
 		t.Run(c.name, func(t *testing.T) {
-			onFaults(t, func(t *testing.T, n *node, faults *faultdb.Faults) {
+			onFaults(t, func(t *testing.T, n *node, faults *dbfault.Faults) {
 				request := c.make(n.hand())
 				request.key = "k"
-				faults.OnCommit(func(int) faultdb.Verdict {
+				faults.OnCommit(func(int) dbfault.Verdict {
 					faults.Break()
-					return faultdb.LoseAnswer
+					return dbfault.LoseAnswer
 				})
 				got := n.do(request).want(t, 503, orbit.CodeUnavailable)
 				if faults.Commits() != 1 {
@@ -125,7 +125,7 @@ func TestUnknownCommandsAreReportedAsSuch(t *testing.T) {
 					t.Errorf("log: %s", log)
 				}
 				faults.Mend()
-				faults.OnCommit(func(int) faultdb.Verdict { return faultdb.Pass })
+				faults.OnCommit(func(int) dbfault.Verdict { return dbfault.Pass })
 				again := n.do(request)
 				if again.status >= 300 || again.header.Get(orbit.HeaderReplayed) != "true" || n.audits() != 1 {
 					t.Errorf("repeat = %d %s; %d audit rows", again.status, again.body, n.audits())

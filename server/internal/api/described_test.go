@@ -11,10 +11,10 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/migrations"
-	"github.com/orbitkit/orbit/server/internal/accept/faultdb"
 	"github.com/orbitkit/orbit/server/internal/api"
 	"github.com/orbitkit/orbit/server/internal/auth"
 	"github.com/orbitkit/orbit/server/internal/session"
@@ -34,7 +34,7 @@ func askFor(op *operation) ask {
 // holds the answers to openapi.yaml.
 func TestWhatEveryPathAnswers(t *testing.T) {
 	db := dbtest.Open(t, dbtest.SQLite, migrations.Server)
-	faults := faultdb.Open(t, db)
+	faults := dbfault.Open(t, db)
 	n := newNode(t, db, faults.DB)
 	nobody := orbitToken(n.creds.Token)
 	open := map[string]bool{}

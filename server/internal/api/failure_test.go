@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/migrations"
-	"github.com/orbitkit/orbit/server/internal/accept/faultdb"
 )
 
 // onFaults runs f with a node that works through faults, on each engine.
-func onFaults(t *testing.T, f func(t *testing.T, n *node, faults *faultdb.Faults)) {
+func onFaults(t *testing.T, f func(t *testing.T, n *node, faults *dbfault.Faults)) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
-		faults := faultdb.Open(t, db)
+		faults := dbfault.Open(t, db)
 		f(t, newNode(t, db, faults.DB), faults)
 	}, migrations.Server)
 }
@@ -30,21 +30,21 @@ func onFaults(t *testing.T, f func(t *testing.T, n *node, faults *faultdb.Faults
 // looked up the answer is exact; where it cannot it is 503, and the repeat is exact.
 // IDEM-026.
 func TestLostCommitOverHTTP(t *testing.T) {
-	onFaults(t, func(t *testing.T, n *node, faults *faultdb.Faults) {
-		faults.OnCommit(func(n int) faultdb.Verdict {
+	onFaults(t, func(t *testing.T, n *node, faults *dbfault.Faults) {
+		faults.OnCommit(func(n int) dbfault.Verdict {
 			if n == 1 {
-				return faultdb.LoseAnswer
+				return dbfault.LoseAnswer
 			}
-			return faultdb.Pass
+			return dbfault.Pass
 		})
 		n.submit("resolved", n.body()).want(t, http.StatusCreated, "")
 		if faults.Commits() != 1 {
 			t.Fatalf("%d commits, want 1: the fault did not fire or the task was written again", faults.Commits())
 		}
 
-		faults.OnCommit(func(int) faultdb.Verdict {
+		faults.OnCommit(func(int) dbfault.Verdict {
 			faults.Break()
-			return faultdb.LoseAnswer
+			return dbfault.LoseAnswer
 		})
 		got := n.submit("unknown", n.body()).want(t, http.StatusServiceUnavailable, orbit.CodeUnavailable)
 		if faults.Commits() != 1 {
@@ -56,7 +56,7 @@ func TestLostCommitOverHTTP(t *testing.T) {
 		n.do(ask{path: "/v1/capabilities"}).want(t, http.StatusServiceUnavailable, orbit.CodeUnavailable)
 		n.do(ask{method: "POST", path: "/v1/tasks:batch", body: `{"items":[` + item("b", n.body()) + `]}`}).
 			want(t, http.StatusServiceUnavailable, orbit.CodeUnavailable)
-		faults.OnCommit(func(int) faultdb.Verdict { return faultdb.Pass })
+		faults.OnCommit(func(int) dbfault.Verdict { return dbfault.Pass })
 		faults.Mend()
 		again := n.submit("unknown", n.body()).want(t, http.StatusOK, "")
 		if deduplicated, _ := again.accepted(t); !deduplicated {
@@ -71,11 +71,11 @@ func TestLostCommitOverHTTP(t *testing.T) {
 // REF-BATCH-002: a batch whose commit is unknown and cannot be looked up is 503 as a
 // whole.
 func TestUnknownBatchIsUnavailableAsAWhole(t *testing.T) {
-	onFaults(t, func(t *testing.T, n *node, faults *faultdb.Faults) {
+	onFaults(t, func(t *testing.T, n *node, faults *dbfault.Faults) {
 		items := fmt.Sprintf(`{"items":[%s,%s]}`, item("a", n.body()), item("b", n.body()))
-		faults.OnCommit(func(int) faultdb.Verdict {
+		faults.OnCommit(func(int) dbfault.Verdict {
 			faults.Break()
-			return faultdb.LoseAnswer
+			return dbfault.LoseAnswer
 		})
 		n.do(ask{method: "POST", path: "/v1/tasks:batch", body: items}).want(t, 503, orbit.CodeUnavailable)
 		faults.Mend()

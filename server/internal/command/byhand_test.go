@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
-	"github.com/orbitkit/orbit/server/internal/accept/faultdb"
 	"github.com/orbitkit/orbit/server/internal/command"
 	"github.com/orbitkit/orbit/server/internal/dispatch/dispatchtest"
 	"github.com/orbitkit/orbit/server/internal/task"
@@ -45,22 +45,22 @@ func TestCommandsByHand(t *testing.T) {
 // A commit without an answer is looked up by its audit row, since there is no key: the
 // command acts once, whatever became of the commit.
 func TestUnknownCommitsByHand(t *testing.T) {
-	for name, verdict := range map[string]faultdb.Verdict{"LostAnswer": faultdb.LoseAnswer, "CutBefore": faultdb.CutBefore} {
+	for name, verdict := range map[string]dbfault.Verdict{"LostAnswer": dbfault.LoseAnswer, "CutBefore": dbfault.CutBefore} {
 		t.Run(name, func(t *testing.T) {
 			dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 				w := dispatchtest.New(t, db.DB)
-				faults := faultdb.Open(t, db)
+				faults := dbfault.Open(t, db)
 				var woken []int64
 				c := command.New(faults.DB, command.Config{Wake: func(lanes []int64) { woken = append(woken, lanes...) }})
 				caller := command.Caller{Namespace: w.Namespace, Application: w.Application, Actor: "alice"}
 				queue := w.NewQueue("q")
 				first := dispatchtest.Task{Queue: queue, Key: "k"}
 				ready, parked := w.Submit(first), w.Submit(first)
-				faults.OnCommit(func(n int) faultdb.Verdict {
+				faults.OnCommit(func(n int) dbfault.Verdict {
 					if n == 1 {
 						return verdict
 					}
-					return faultdb.Pass
+					return dbfault.Pass
 				})
 				got, err := c.Cancel(t.Context(), caller, ready, reason, orbit.Digest{})
 				if err != nil || got.Replayed || !strings.Contains(string(got.Data), `"state":"CANCELLED","revision":"2"`) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
-	"github.com/orbitkit/orbit/server/internal/dispatch/callfault"
 	"github.com/orbitkit/orbit/server/internal/recovery"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
@@ -23,7 +23,7 @@ func TestInvariantsHoldWhileConnectionsBreak(t *testing.T) {
 		seed := rand.Uint64()
 		s.Logf("seed %d", seed)
 		x := spec{Queue: s.w.NewQueue("q"), Key: "k", Idempotent: true, MaxAttempts: 100}
-		calls := []*callfault.Calls{callfault.Open(s, s.db), callfault.Open(s, s.db)}
+		calls := []*dbfault.Faults{dbfault.Open(s, s.db), dbfault.Open(s, s.db)}
 		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Minute)
 		defer cancel()
 		var wg sync.WaitGroup
@@ -67,14 +67,14 @@ func (s scene) until3m(ctx context.Context, ok func() bool) {
 }
 
 // breakThings breaks a call now and then and returns how many.
-func breakThings(ctx context.Context, calls []*callfault.Calls, r *rand.Rand) int {
+func breakThings(ctx context.Context, calls []*dbfault.Faults, r *rand.Rand) int {
 	fired := 0
 	for ctx.Err() == nil {
 		for _, c := range calls {
-			if c.Disarm() {
+			if _, hit := c.Disarm(); hit {
 				fired++
 			}
-			c.Arm(1+r.IntN(30), callfault.Moment(r.IntN(2)))
+			c.Arm(1+r.IntN(30), dbfault.Failures[r.IntN(len(dbfault.Failures))])
 		}
 		time.Sleep(40 * time.Millisecond)
 	}

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
-	"github.com/orbitkit/orbit/server/internal/dispatch/callfault"
 	"github.com/orbitkit/orbit/server/internal/dispatch/dispatchtest"
 	"github.com/orbitkit/orbit/server/internal/recovery"
 	"github.com/orbitkit/orbit/server/internal/task"
@@ -192,7 +192,7 @@ func (s *sweep) again(a act) (err error) {
 func TestEveryCallMayFail(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		w := dispatchtest.New(t, db.DB)
-		calls := callfault.Open(t, db)
+		calls := dbfault.Open(t, db)
 		node, err := dispatch.New(db.DB, "node", dispatch.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -202,15 +202,15 @@ func TestEveryCallMayFail(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, a := range acts {
-			for _, when := range []callfault.Moment{callfault.Before, callfault.After} {
+			for _, when := range dbfault.Failures {
 				for nth := 1; ; nth++ {
-					name := fmt.Sprintf("%s, call %d fails %v its effect", a.name, nth, when)
+					name := fmt.Sprintf("%s, call %d %v", a.name, nth, when)
 					x := spec{Queue: w.NewQueue(name), Key: name}
 					s := &sweep{scene: scene{t, w, node, recovery.New(db.DB, recovery.Config{}), db}, x: x, taker: w.Taker(1, x.Lane())}
 					a.before(s)
 					calls.Arm(nth, when)
 					first := a.do(s, broken, recovery.New(calls.DB, recovery.Config{}))
-					fired := calls.Disarm()
+					_, fired := calls.Disarm()
 					if err := s.again(a); err != nil {
 						t.Errorf("%s (first: %v): %v", name, first, err)
 					}

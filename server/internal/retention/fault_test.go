@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
-	"github.com/orbitkit/orbit/server/internal/dispatch/callfault"
 )
 
 // IDEM-025: whichever call breaks, before or after its effect, a task is there with all
@@ -17,15 +17,15 @@ import (
 func TestEveryCallMayFail(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		s := newScene(t, db)
-		calls := callfault.Open(t, db)
-		for _, when := range []callfault.Moment{callfault.Before, callfault.After} {
+		calls := dbfault.Open(t, db)
+		for _, when := range dbfault.Failures {
 			for nth := 1; ; nth++ {
-				name := fmt.Sprintf("call %d fails %v its effect", nth, when)
+				name := fmt.Sprintf("call %d %v", nth, when)
 				id := s.make(old{attempts: 2, evidence: 1, reviews: 1, retained: []time.Duration{-10 * day, -9 * day}})
 				whole := s.counts(id)
 				calls.Arm(nth, when)
 				report, failed := s.retention(calls.DB, 2*day, nil).Sweep(t.Context())
-				fired := calls.Disarm()
+				_, fired := calls.Disarm()
 				if left := s.counts(id); left != whole && left.Rows() != 0 {
 					t.Errorf("%s: %v are left of %v", name, left, whole)
 				}
