@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
 	"github.com/orbitkit/orbit/server/internal/quota"
 )
 
@@ -20,6 +21,9 @@ type Config struct {
 	// worker of the attempt can be told. It must not block. Default: nobody is told; a
 	// worker hears of the intent with its next renewal.
 	Cancelled func(attempt sqldb.ID, epoch int64, reason string)
+	// Settled is called after a commit with what it did to attempts, which may be nothing.
+	// It must not block. Default: nobody is told.
+	Settled func(settle.Tally)
 	// Log gets what is swallowed. Default: nothing is logged.
 	Log *slog.Logger
 }
@@ -40,6 +44,9 @@ func New(db *sqldb.DB, cfg Config) *Commands {
 	}
 	if cfg.Cancelled == nil {
 		cfg.Cancelled = func(sqldb.ID, int64, string) {}
+	}
+	if cfg.Settled == nil {
+		cfg.Settled = func(settle.Tally) {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -61,15 +61,17 @@ func (c *Commands) editTask(ctx context.Context, caller Caller, id sqldb.ID, e e
 		w     = newWork(&caller, e.op, id, e.content)
 		t     *settle.Task
 		lanes []int64
+		tally settle.Tally
 	)
 	w.record.Task = id
 	w.write = func(ctx context.Context, tx *sqldb.Tx) (_ idempotency.Receipt, err error) {
-		if t, lanes, err = e.run(ctx, tx, c.cfg.Modes, &caller, id); err != nil {
+		if t, lanes, tally, err = e.run(ctx, tx, c.cfg.Modes, &caller, id); err != nil {
 			return idempotency.Receipt{}, err
 		}
 		return taskReceipt(ctx, tx, id)
 	}
 	w.told = func() {
+		c.cfg.Settled(tally)
 		if len(lanes) > 0 {
 			c.cfg.Wake(lanes)
 		}
@@ -82,28 +84,28 @@ func (c *Commands) editTask(ctx context.Context, caller Caller, id sqldb.ID, e e
 }
 
 // run locks the task, changes it, and writes all that follows from the change.
-func (e *edit) run(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, caller *Caller, id sqldb.ID) (*settle.Task, []int64, error) {
+func (e *edit) run(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, caller *Caller, id sqldb.ID) (*settle.Task, []int64, settle.Tally, error) {
 	s, err := settle.OpenTasks(ctx, tx, modes, []sqldb.ID{id})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, settle.Tally{}, err
 	}
 	t := s.Task(id)
 	if t == nil {
-		return nil, nil, ErrNotFound // it was deleted after it was found
+		return nil, nil, settle.Tally{}, ErrNotFound // it was deleted after it was found
 	}
 	if err := checkRevision(t.Revision, e.expected); err != nil {
-		return nil, nil, err
+		return nil, nil, settle.Tally{}, err
 	}
 	a, err := e.apply(ctx, tx, s, t)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, settle.Tally{}, err
 	}
 	lanes, err := s.Flush(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, settle.Tally{}, err
 	}
 	a.target, a.queue, a.handler, a.handlerVersion, a.at = t.ID, t.Queue, t.Handler, t.HandlerVersion, s.Now
-	return t, lanes, a.insert(ctx, tx, caller)
+	return t, lanes, s.Tally(), a.insert(ctx, tx, caller)
 }
 
 // appendTask is the data of an answer to a command on a task.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
@@ -23,6 +24,7 @@ const (
 // An error means that nothing is known to have been given away; a lease that was taken
 // nevertheless ends by itself.
 func (d *Dispatcher) Claim(ctx context.Context, lanes []Lane, takers []Taker) (Claimed, error) {
+	began := time.Now()
 	all := Claimed{Lanes: make(map[int64]LaneEnd, len(lanes))}
 	open, limited, err := d.byLimits(ctx, lanes)
 	if err == nil {
@@ -31,6 +33,7 @@ func (d *Dispatcher) Claim(ctx context.Context, lanes []Lane, takers []Taker) (C
 	if err == nil {
 		err = d.claim(ctx, &all, limited, takers)
 	}
+	d.watch.Claimed(len(all.Grants), time.Since(began), err)
 	if err != nil && len(all.Grants) == 0 {
 		return Claimed{}, fmt.Errorf("claim tasks: %w", err)
 	}

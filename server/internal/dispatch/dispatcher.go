@@ -34,6 +34,8 @@ type Config struct {
 	// Wake is called after a commit with the lanes that have a READY task more, the
 	// timer's (0) among them. It must not block. Default: nobody is told.
 	Wake func(lanes []int64)
+	// Watch is told what was done. Default: nobody is told.
+	Watch Watch
 	// Modes is what the node remembers of limits. Default: the dispatcher remembers alone.
 	Modes *quota.Modes
 	// Log gets what is swallowed. Default: discarded.
@@ -54,6 +56,7 @@ type Dispatcher struct {
 	node   string
 	lease  int64 // microseconds
 	wake   func([]int64)
+	watch  Watch
 	log    *slog.Logger
 	modes  *quota.Modes
 	missed *missedKeys
@@ -80,7 +83,7 @@ func New(db *sqldb.DB, node string, cfg Config) (*Dispatcher, error) {
 	if node == "" || len(node) > 64 {
 		return nil, fmt.Errorf("node id must be 1 to 64 bytes, has %d", len(node))
 	}
-	return &Dispatcher{db: db, node: node, lease: cfg.Lease.Microseconds(), wake: cfg.Wake, log: cfg.Log, modes: cfg.Modes,
+	return &Dispatcher{db: db, node: node, lease: cfg.Lease.Microseconds(), wake: cfg.Wake, watch: cfg.Watch.orNobody(), log: cfg.Log, modes: cfg.Modes,
 		missed: newMissedKeys(db)}, nil
 }
 

@@ -32,6 +32,7 @@ func (d *Dispatcher) startBatch(ctx context.Context, refs []Ref) ([]Started, err
 	var (
 		answers []Started
 		late    []sqldb.ID
+		tally   settle.Tally
 	)
 	err := d.tx(ctx, func(tx *sqldb.Tx) error {
 		answers, late = nil, nil
@@ -58,8 +59,12 @@ func (d *Dispatcher) startBatch(ctx context.Context, refs []Ref) ([]Started, err
 			answers = append(answers, answer)
 		}
 		_, err = s.Flush(ctx)
+		tally = s.Tally()
 		return err
 	})
+	if err == nil {
+		d.watch.Settled(tally)
+	}
 	if err == nil && len(late) > 0 {
 		err = d.endLate(ctx, late)
 	}
@@ -128,15 +133,22 @@ func (d *Dispatcher) endLate(ctx context.Context, attempts []sqldb.ID) error {
 // settle runs f in a transaction, flushes what it did, and wakes the lanes that got
 // something.
 func (d *Dispatcher) settle(ctx context.Context, f func(*sqldb.Tx) (*settle.Settlement, error)) error {
-	var lanes []int64
+	var (
+		lanes []int64
+		tally settle.Tally
+	)
 	err := d.tx(ctx, func(tx *sqldb.Tx) error {
 		s, err := f(tx)
 		if err != nil {
 			return err
 		}
 		lanes, err = s.Flush(ctx)
+		tally = s.Tally()
 		return err
 	})
+	if err == nil {
+		d.watch.Settled(tally)
+	}
 	if err == nil && len(lanes) > 0 {
 		d.wake(lanes)
 	}

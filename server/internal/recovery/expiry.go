@@ -32,7 +32,9 @@ func (r *Recovery) ExpireLeases(ctx context.Context) (int, error) {
 }
 
 func (r *Recovery) expireLeases(ctx context.Context, ids []sqldb.ID) error {
-	return r.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
+	var lost []*settle.Attempt
+	err := r.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
+		lost = nil
 		s, err := settle.OpenAttempts(ctx, tx, r.cfg.Modes, ids)
 		if err != nil {
 			return nil, err
@@ -45,9 +47,14 @@ func (r *Recovery) expireLeases(ctx context.Context, ids []sqldb.ID) error {
 			if _, err := s.EndAttempt(a, settle.Lost(a, s.Task(a.Task))); err != nil {
 				return nil, err
 			}
+			lost = append(lost, a)
 		}
 		return s, nil
 	})
+	if err == nil {
+		r.logLost(ctx, lost)
+	}
+	return err
 }
 
 const selectExpiredTasks = `
@@ -71,7 +78,9 @@ func (r *Recovery) ExpireWaiting(ctx context.Context) (int, error) {
 }
 
 func (r *Recovery) expireWaiting(ctx context.Context, ids []sqldb.ID) error {
-	return r.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
+	n := 0
+	err := r.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
+		n = 0
 		s, err := settle.OpenTasks(ctx, tx, r.cfg.Modes, ids)
 		if err != nil {
 			return nil, err
@@ -84,7 +93,12 @@ func (r *Recovery) expireWaiting(ctx context.Context, ids []sqldb.ID) error {
 			if _, err := s.LeaveLine(t, task.ActExpire, t.TooLate(s.Now), sqldb.ID{}); err != nil {
 				return nil, err
 			}
+			n++
 		}
 		return s, nil
 	})
+	if err == nil {
+		r.cfg.Watch.Moved(StepWaiting, n)
+	}
+	return err
 }

@@ -32,6 +32,8 @@ type Config struct {
 	// Wake is called after a commit with the lanes that have a READY task more. It must
 	// not block. Default: nobody is told.
 	Wake func(lanes []int64)
+	// Watch is told what was done. Default: nobody is told.
+	Watch Watch
 	// Modes is what the node remembers of limits. Default: the recovery remembers alone.
 	Modes *quota.Modes
 	// Log gets what is swallowed. Default: discarded.
@@ -59,6 +61,7 @@ func New(db *sqldb.DB, cfg Config) *Recovery {
 	if cfg.Wake == nil {
 		cfg.Wake = func([]int64) {}
 	}
+	cfg.Watch = cfg.Watch.orNobody()
 	if cfg.Modes == nil {
 		cfg.Modes = &quota.Modes{}
 	}
@@ -84,10 +87,10 @@ func (r *Recovery) Wake(lanes []int64) {
 // logged and tried again: a recovery outlives its database.
 func (r *Recovery) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	wg.Go(func() { r.loop(ctx, "expire leases", nil, r.every(r.cfg.Interval, r.ExpireLeases)) })
-	wg.Go(func() { r.loop(ctx, "expire waiting tasks", nil, r.every(r.cfg.Interval, r.ExpireWaiting)) })
-	wg.Go(func() { r.loop(ctx, "promote delayed tasks", r.timer, r.promoteDue) })
-	wg.Go(func() { r.loop(ctx, "promote stranded tasks", nil, r.sweepStranded) })
+	wg.Go(func() { r.loop(ctx, StepLeases, nil, r.every(r.cfg.Interval, r.ExpireLeases)) })
+	wg.Go(func() { r.loop(ctx, StepWaiting, nil, r.every(r.cfg.Interval, r.ExpireWaiting)) })
+	wg.Go(func() { r.loop(ctx, StepDelayed, r.timer, r.promoteDue) })
+	wg.Go(func() { r.loop(ctx, StepStranded, nil, r.sweepStranded) })
 	wg.Wait()
 	return nil
 }
@@ -132,7 +135,9 @@ func (r *Recovery) sweepStranded(ctx context.Context) (time.Duration, error) {
 func (r *Recovery) loop(ctx context.Context, what string, nudge <-chan struct{}, next step) {
 	failing := false
 	for ctx.Err() == nil {
+		began := time.Now()
 		wait, err := next(ctx)
+		r.cfg.Watch.Swept(what, time.Since(began), err)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -162,15 +167,22 @@ func pause(ctx context.Context, d time.Duration, nudge <-chan struct{}) {
 // settle runs f in a transaction, flushes what it ended, and wakes the lanes that got a
 // task. A second run after a commit of unknown outcome finds nothing left to do.
 func (r *Recovery) settle(ctx context.Context, f func(*sqldb.Tx) (*settle.Settlement, error)) error {
-	var lanes []int64
+	var (
+		lanes []int64
+		tally settle.Tally
+	)
 	err := r.tx(ctx, func(tx *sqldb.Tx) error {
 		s, err := f(tx)
 		if err != nil {
 			return err
 		}
 		lanes, err = s.Flush(ctx)
+		tally = s.Tally()
 		return err
 	})
+	if err == nil {
+		r.cfg.Watch.Settled(tally)
+	}
 	if err == nil && len(lanes) > 0 {
 		r.Wake(lanes)
 		r.cfg.Wake(lanes)

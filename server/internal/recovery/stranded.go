@@ -55,6 +55,7 @@ func (r *Recovery) recheck(ctx context.Context, digests []settle.Digest) error {
 		return err
 	})
 	if err == nil && len(lanes) > 0 {
+		r.cfg.Watch.Moved(StepStranded, len(lanes))
 		r.cfg.Log.WarnContext(ctx, "parked tasks had been left behind", "lanes", len(lanes))
 		r.cfg.Wake(lanes)
 	}
