@@ -19,6 +19,7 @@ type batcher[Q, A any] struct {
 	run   func(context.Context, []Q) ([]A, error)
 	size  func(*Q) int // bytes, about
 	alone bool         // each item is a batch of its own, at once: to measure what batches give
+	told  func(batch []job[Q, A], answers []A, took time.Duration, err error)
 
 	nudge   chan struct{}
 	mu      sync.Mutex
@@ -29,21 +30,23 @@ type batcher[Q, A any] struct {
 // A job is an item and who wants its answer.
 type job[Q, A any] struct {
 	item Q
+	at   time.Time      // of its arrival
 	done func(A, error) // called once, not concurrently; must not block
 }
 
 func newBatcher[Q, A any](run func(context.Context, []Q) ([]A, error), size func(*Q) int) *batcher[Q, A] {
-	return &batcher[Q, A]{run: run, size: size, nudge: make(chan struct{}, 1)}
+	nobody := func([]job[Q, A], []A, time.Duration, error) {}
+	return &batcher[Q, A]{run: run, size: size, told: nobody, nudge: make(chan struct{}, 1)}
 }
 
 // add puts an item into the next batch. How many wait is bounded by who adds.
 func (b *batcher[Q, A]) add(item Q, done func(A, error)) {
 	if b.alone {
-		b.running.Go(func() { b.serve(context.Background(), []job[Q, A]{{item, done}}) })
+		b.running.Go(func() { b.serve(context.Background(), []job[Q, A]{{item, time.Now(), done}}) })
 		return
 	}
 	b.mu.Lock()
-	b.waiting = append(b.waiting, job[Q, A]{item, done})
+	b.waiting = append(b.waiting, job[Q, A]{item, time.Now(), done})
 	b.mu.Unlock()
 	select {
 	case b.nudge <- struct{}{}:
@@ -97,7 +100,9 @@ func (b *batcher[Q, A]) serve(ctx context.Context, batch []job[Q, A]) {
 	for i := range batch {
 		items[i] = batch[i].item
 	}
+	began := time.Now()
 	answers, err := b.run(ctx, items)
+	b.told(batch, answers, time.Since(began), err)
 	for i := range batch {
 		var answer A
 		if err == nil {

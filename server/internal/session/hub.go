@@ -58,6 +58,10 @@ type Config struct {
 	// Ungrouped runs each message of a worker in a transaction of its own instead of with
 	// those that come while the last one commits. To measure what grouping gives. Default false.
 	Ungrouped bool
+	// Watch is told what happens on connections, Dispatch what is done to attempts. Default:
+	// nobody is told.
+	Watch    Watch
+	Dispatch dispatch.Watch
 	// Modes is what the node remembers of limits. Default: the hub remembers alone.
 	Modes *quota.Modes
 	// Woken is called with the lanes that have got tasks by what workers did here, the
@@ -89,6 +93,7 @@ func (c Config) withDefaults() Config {
 	if c.Woken == nil {
 		c.Woken = func([]int64) {}
 	}
+	c.Watch = c.Watch.orNobody()
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -137,7 +142,7 @@ func New(db *sqldb.DB, auth Authenticator, cfg Config) (*Hub, error) {
 	}
 	var err error
 	h.dispatcher, err = dispatch.New(db, cfg.Node, dispatch.Config{
-		Lease: cfg.Lease, ShortLease: cfg.ShortLease, Modes: cfg.Modes, Wake: h.wakeAll, Log: h.log,
+		Lease: cfg.Lease, ShortLease: cfg.ShortLease, Modes: cfg.Modes, Wake: h.wakeAll, Watch: cfg.Dispatch, Log: h.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
@@ -150,6 +155,7 @@ func New(db *sqldb.DB, auth Authenticator, cfg Config) (*Hub, error) {
 	h.returns = newBatcher(h.dispatcher.Return, small)
 	h.drains = newBatcher(h.markDrained, func(**session) int { return 64 })
 	h.starts.alone, h.renewals.alone, h.finishes.alone = cfg.Ungrouped, cfg.Ungrouped, cfg.Ungrouped
+	h.watch(cfg.Watch)
 	return h, nil
 }
 

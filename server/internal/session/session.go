@@ -96,6 +96,7 @@ func (s *session) serve(ctx context.Context) {
 func (s *session) end(code int, reason string) {
 	s.endOnce.Do(func() {
 		s.code, s.reason = code, reason
+		s.hub.cfg.Watch.Closed(closedBy(code, reason))
 		close(s.ended)
 	})
 }
@@ -205,7 +206,7 @@ func validMessageID(id string) bool {
 // say sends a message. A worker that does not read its answers is disconnected.
 func (s *session) say(kind, ref string, data any) {
 	if !s.queue.answer(encode(kind, ref, data)) {
-		s.end(websocket.ClosePolicyViolation, "answers are not read")
+		s.end(websocket.ClosePolicyViolation, notRead)
 	}
 }
 
