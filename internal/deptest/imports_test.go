@@ -49,6 +49,7 @@ var allowed = map[string][]string{
 	"internal/deptest":          {},
 	"internal/docstest":         {},
 	"internal/coverage":         {},
+	"internal/faults":           {},
 }
 
 // driverModules are the database drivers.
