@@ -1,14 +1,10 @@
 package dispatch
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
@@ -127,52 +123,6 @@ func (c *candidate) claimable(now int64) bool {
 	return c.state == task.Waiting && c.dispatch == task.DispatchReady &&
 		c.availableAt <= now && now < c.deadlineAt && (!c.startBy.Valid || now < c.startBy.Int64) &&
 		c.started < c.maxAttempts
-}
-
-// inOrder sorts candidates of several lanes as if they were one (REF-PRI-002).
-func inOrder(list []*candidate) {
-	slices.SortFunc(list, func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(a.order, b.order), bytes.Compare(a.grant.Task[:], b.grant.Task[:]))
-	})
-}
-
-const selectOrder = `
-SELECT dispatch_lane, order_value
-FROM (SELECT dispatch_lane, order_value, id FROM task WHERE dispatch_lane = ? ORDER BY order_value, id LIMIT ?) l`
-
-// shareOut tells how many candidates to lock of each lane, so that the n best of all
-// lanes are among them and few others are locked. A lane that has none is left out. It
-// reads without locks: the counts are an estimate.
-func shareOut(ctx context.Context, tx *sqldb.Tx, lanes []int64, n int) (map[int64]int, error) {
-	if len(lanes) == 1 {
-		return map[int64]int{lanes[0]: n}, nil
-	}
-	var args []any
-	for _, l := range lanes {
-		args = append(args, l, n)
-	}
-	type row struct{ lane, order int64 }
-	var all []row
-	query := strings.TrimSuffix(strings.Repeat(selectOrder+"\nUNION ALL", len(lanes)), "UNION ALL")
-	err := sqldb.EachRow(ctx, tx, query, args, func(scan func(...any) error) error {
-		var r row
-		err := scan(&r.lane, &r.order)
-		all = append(all, r)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read order of lanes: %w", err)
-	}
-	slices.SortStableFunc(all, func(a, b row) int { return cmp.Compare(a.order, b.order) })
-	share := make(map[int64]int, len(lanes))
-	for i, r := range all {
-		if i < n {
-			share[r.lane]++
-		} else {
-			share[r.lane] += 0 // it has some, though none of the best
-		}
-	}
-	return share, nil
 }
 
 const selectPayloads = `

@@ -16,29 +16,36 @@ const (
 	maxClaimBytes = 4 << 20 // payload bytes that one claim gives away (LIC-014)
 )
 
-// Claim gives tasks of lanes to takers: up to MaxBatch, the best by order value first,
-// each to the taker with the most slots left that can take it. Tasks whose key is busy
-// or exhausted are parked, and the claim goes on to the next (KEY-011). Takers must
-// differ in their process.
+// Claim gives tasks of lanes to takers, each to the taker with the most slots left that
+// can take it. It takes at most two transactions, one for lanes whose live attempts are
+// limited and one for the others, each of which gives away up to MaxBatch tasks of up to
+// 4 MiB together. What a transaction gives away and looks at is shared out evenly between
+// the applications that have ready tasks and takers for them, and what one does not use
+// goes to the others; within an application the best order value comes first
+// (REF-PRI-001, REF-PRI-002). Tasks whose key is busy or exhausted are parked, and the
+// claim goes on to the next (KEY-011). Takers must differ in their process.
 //
 // An error means that nothing is known to have been given away; a lease that was taken
 // nevertheless ends by itself.
 func (d *Dispatcher) Claim(ctx context.Context, lanes []Lane, takers []Taker) (Claimed, error) {
 	began := time.Now()
 	all := Claimed{Lanes: make(map[int64]LaneEnd, len(lanes))}
-	open, limited, err := d.byLimits(ctx, lanes)
-	if err == nil {
-		err = d.claim(ctx, &all, open, takers)
+	first, second, err := d.byLimits(ctx, lanes)
+	if d.turn.Add(1)%2 == 0 { // neither may always take what the other leaves
+		first, second = second, first
 	}
 	if err == nil {
-		err = d.claim(ctx, &all, limited, takers)
+		err = d.claim(ctx, &all, first, takers)
+	}
+	if err == nil {
+		err = d.claim(ctx, &all, second, takers)
 	}
 	d.watch.Claimed(len(all.Grants), time.Since(began), err)
 	if err != nil && len(all.Grants) == 0 {
 		return Claimed{}, fmt.Errorf("claim tasks: %w", err)
 	}
 	if err != nil { // what is given is given
-		d.log.ErrorContext(ctx, "claim of limited queues failed", "err", err)
+		d.log.ErrorContext(ctx, "second half of a claim failed", "err", err)
 	}
 	return all, nil
 }
@@ -102,9 +109,9 @@ type claim struct {
 	lanes    map[int64]*laneClaim
 	order    []int64 // lanes, as given
 	takers   []takerRoom
-	slots    int // left in the batch
-	bytes    int // left in the batch
-	examined int
+	slots    int              // left in the batch
+	bytes    int              // left in the batch
+	examined map[sqldb.ID]int // tasks looked at, by application
 	keys     settle.Keys
 	missed   map[[32]byte]keyrow.Key // that somebody holds, or that are lost
 	replaced []int
@@ -143,36 +150,24 @@ func (l *laneClaim) result() LaneEnd {
 	return LaneMore
 }
 
-// takerRoom is what a taker takes besides what it got.
-type takerRoom struct {
-	*Taker
-	slots int
-	bytes int
-	lanes map[int64]bool
-}
-
+// newClaim begins a claim of lanes for takers, who have been given something before.
 func newClaim(d *Dispatcher, tx *sqldb.Tx, lanes []Lane, takers []Taker, given []Grant) *claim {
-	c := &claim{d: d, tx: tx, lanes: make(map[int64]*laneClaim), slots: MaxBatch, bytes: maxClaimBytes, keys: settle.Keys{}, missed: map[[32]byte]keyrow.Key{}}
+	c := &claim{
+		d: d, tx: tx, lanes: make(map[int64]*laneClaim), slots: MaxBatch, bytes: maxClaimBytes,
+		examined: make(map[sqldb.ID]int), keys: settle.Keys{}, missed: map[[32]byte]keyrow.Key{},
+	}
 	for _, l := range lanes {
 		c.lanes[l.ID()] = &laneClaim{Lane: l}
 		c.order = append(c.order, l.ID())
 	}
 	for i := range takers {
-		room := takerRoom{Taker: &takers[i], slots: takers[i].Slots, bytes: takers[i].Bytes, lanes: make(map[int64]bool)}
-		for _, l := range takers[i].Lanes {
-			room.lanes[l] = true
-		}
-		c.takers = append(c.takers, room)
+		c.takers = append(c.takers, newTakerRoom(&takers[i]))
 	}
 	for i := range given {
-		c.use(&c.takers[given[i].Taker], len(given[i].Payload))
+		g := &given[i]
+		c.takers[g.Taker].use(g.lane().ID(), len(g.Payload))
 	}
 	return c
-}
-
-func (c *claim) use(t *takerRoom, size int) {
-	t.slots, t.bytes = t.slots-1, t.bytes-size
-	c.slots, c.bytes = c.slots-1, c.bytes-size
 }
 
 // run takes no waiting lock on a task or a key: sessions are read plainly, queues are
@@ -244,13 +239,12 @@ func (c *claim) round(ctx context.Context) (more bool, err error) {
 		return false, fmt.Errorf("read database clock: %w", err)
 	}
 	for _, x := range list {
-		if l := c.lanes[x.lane]; !l.stopped {
+		l := c.lanes[x.lane]
+		if c.examined[l.gate.application]++; !l.stopped {
 			c.judge(l, x)
 		}
 	}
-	if c.examined += len(list); c.examined >= maxExamined {
-		c.stopAll(LaneMore)
-	}
+	c.stopExamined()
 	return true, nil
 }
 
@@ -269,43 +263,35 @@ func (c *claim) openLanes() []int64 {
 	return lanes
 }
 
-// demand is how many tasks of a lane the takers take.
-func (c *claim) demand(lane int64) int {
-	n := 0
-	for i := range c.takers {
-		if t := &c.takers[i]; t.lanes[lane] && t.bytes > 0 {
-			n += t.slots
-		}
-	}
-	return min(n, c.slots)
-}
-
-// demandOf is how many tasks of all lanes together the takers take.
-func (c *claim) demandOf(lanes []int64) int {
-	n := 0
-	for i := range c.takers {
-		t := &c.takers[i]
-		if t.bytes > 0 && slices.ContainsFunc(lanes, func(id int64) bool { return t.lanes[id] }) {
-			n += t.slots
-		}
-	}
-	return min(n, c.slots)
-}
-
-func (c *claim) stopAll(end LaneEnd) {
+// stopExamined ends the looking for applications that have looked at their part of
+// maxExamined. What those leave that are at an end belongs to the others.
+func (c *claim) stopExamined() {
+	looking := make(map[sqldb.ID]bool)
 	for _, l := range c.lanes {
 		if !l.done() {
-			l.stop(end)
+			looking[l.gate.application] = true
+		}
+	}
+	left := maxExamined
+	for app, n := range c.examined {
+		if !looking[app] {
+			left -= n
+		}
+	}
+	for _, l := range c.lanes {
+		if !l.done() && c.examined[l.gate.application] >= left/len(looking) {
+			l.stop(LaneMore)
 		}
 	}
 }
 
-// read locks the next candidates of lanes, the best of all first.
+// read locks the next candidates of lanes and puts them in the order in which they are
+// judged.
 func (c *claim) read(ctx context.Context, lanes []int64) ([]*candidate, error) {
 	share := make(map[int64]int, len(lanes))
-	if c.examined == 0 {
+	if len(c.examined) == 0 {
 		var err error
-		if share, err = shareOut(ctx, c.tx, lanes, c.demandOf(lanes)); err != nil {
+		if share, err = c.shareOut(ctx, lanes); err != nil {
 			return nil, err
 		}
 	} else { // something was parked or passed over: go on in every lane
@@ -321,7 +307,6 @@ func (c *claim) read(ctx context.Context, lanes []int64) ([]*candidate, error) {
 			l.atEnd = true
 			continue
 		}
-		n = min(n, c.demand(id))
 		if n == 0 {
 			continue // others are better this time
 		}
@@ -334,8 +319,7 @@ func (c *claim) read(ctx context.Context, lanes []int64) ([]*candidate, error) {
 		l.skipped = l.skipped || len(lanes) > 1 && len(list) < n
 		all = append(all, list...)
 	}
-	inOrder(all)
-	return all, nil
+	return c.inTurn(all), nil
 }
 
 // advance notes how far a lane was read, and whether to its end.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/orbitkit/orbit"
@@ -60,7 +61,8 @@ type Dispatcher struct {
 	log    *slog.Logger
 	modes  *quota.Modes
 	missed *missedKeys
-	active quota.Modes // which queues and applications limit live attempts
+	active quota.Modes   // which queues and applications limit live attempts
+	turn   atomic.Uint32 // of claims: which half comes first
 }
 
 // New returns a dispatcher that writes node, 1 to 64 bytes, into what it claims.

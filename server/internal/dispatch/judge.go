@@ -46,21 +46,6 @@ func (c *claim) sameKey(key *settle.Key, x *candidate) bool {
 	return false
 }
 
-// takerFor returns the taker with the most slots left that can take x, or -1.
-func (c *claim) takerFor(x *candidate) int {
-	best := -1
-	if x.size > c.bytes && len(c.taken) > 0 {
-		return best
-	}
-	for i := range c.takers {
-		t := &c.takers[i]
-		if t.slots > 0 && t.lanes[x.lane] && t.bytes >= x.size && (best < 0 || t.slots > c.takers[best].slots) {
-			best = i
-		}
-	}
-	return best
-}
-
 // give makes the attempt and its permit.
 func (c *claim) give(x *candidate, taker int, application sqldb.ID, key *settle.Key) {
 	g := &x.grant
@@ -68,7 +53,8 @@ func (c *claim) give(x *candidate, taker int, application sqldb.ID, key *settle.
 	if key != nil {
 		g.Token, _ = key.Take(g.Task, g.Epoch) // it is free and not exhausted
 	}
-	c.use(&c.takers[taker], x.size)
+	c.takers[taker].use(x.lane, x.size)
+	c.slots, c.bytes = c.slots-1, c.bytes-x.size
 	x.application = application
 	c.taken = append(c.taken, x)
 }

@@ -31,6 +31,14 @@ type Taker struct {
 	Lanes       []int64 // what it can take; not changed
 	Slots       int     // tasks that it takes now
 	Bytes       int     // payload bytes that it takes now
+	Groups      []Group // bounds within Slots; none if Slots alone counts
+}
+
+// A Group bounds how many tasks of some lanes together a taker takes. A lane may be in
+// several: each of them counts.
+type Group struct {
+	Lanes []int64
+	Slots int
 }
 
 // A Grant is a task given to a taker: an attempt, leased, and for a keyed task the
@@ -63,13 +71,18 @@ type Grant struct {
 	Traceparent     string
 }
 
+// lane returns where the task was found.
+func (g *Grant) lane() Lane {
+	return Lane{Queue: g.Queue, Handler: g.Handler, Version: g.HandlerVersion, Keyed: g.ConcurrencyKey != ""}
+}
+
 // A LaneEnd says why a claim took no more of a lane.
 type LaneEnd int
 
 // Why a claim took no more of a lane.
 const (
 	LaneEmpty   LaneEnd = iota // nothing claimable is left, as far as can be seen
-	LaneMore                   // there may be more: the takers or the batch are full
+	LaneMore                   // there may be more: takers, the batch or its application's part of it are full
 	LaneSkipped                // others hold what is left: look again soon
 	LaneFull                   // the limit of its queue or application is reached
 	LaneClosed                 // paused, stopped or disabled: it opens by somebody's decision

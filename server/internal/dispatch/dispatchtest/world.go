@@ -29,15 +29,27 @@ type World struct {
 // New makes a world in db. When the test ends, every invariant must hold.
 func New(t testing.TB, db *sqldb.DB) *World {
 	t.Helper()
+	w := newWorld(t, db, "app")
+	t.Cleanup(w.Verify)
+	return w
+}
+
+// Another makes a world for another application in the same database.
+func (w *World) Another(name string) *World {
+	w.t.Helper()
+	return newWorld(w.t, w.DB, name)
+}
+
+func newWorld(t testing.TB, db *sqldb.DB, name string) *World {
+	t.Helper()
 	w := &World{DB: db, t: t, Application: sqldb.NewID(), Credential: sqldb.NewID()}
 	now := w.Now()
 	w.Exec("INSERT INTO application (id, name, state, created_at, updated_at) VALUES (?, ?, 1, ?, ?)",
-		w.Application, []byte("app"), now, now)
+		w.Application, []byte(name), now, now)
 	w.Exec("INSERT INTO application_quota (application_id, updated_at) VALUES (?, ?)", w.Application, now)
 	w.Namespace = w.NewNamespace("default")
 	w.Exec("INSERT INTO credential (id, namespace_id, name, secret_digest, permissions, all_queues, created_at) VALUES (?, ?, ?, ?, ?, 1, ?)",
 		w.Credential, w.Namespace, []byte("world"), make([]byte, 32), []byte("tasks:submit"), now)
-	t.Cleanup(w.Verify)
 	return w
 }
 
@@ -175,34 +187,76 @@ func (w *World) TrySubmit(ctx context.Context, x Task) (sqldb.ID, error) {
 	return id, w.DB.Tx(ctx, func(tx *sqldb.Tx) error { return w.insert(ctx, tx, id, x) })
 }
 
+// Flood accepts n tasks like x, which has no delay ahead, in few statements. If it has a
+// key, the key has a row, and all are READY, as submits that do not see each other make them.
+func (w *World) Flood(n int, x Task) {
+	w.t.Helper()
+	const most = 200
+	x.fill(w)
+	for ; n > 0; n -= most {
+		err := w.DB.Tx(w.t.Context(), func(tx *sqldb.Tx) error { return w.insertMany(w.t.Context(), tx, min(n, most), x) })
+		if err != nil {
+			w.t.Fatalf("flood: %v", err)
+		}
+	}
+}
+
+func (w *World) insertMany(ctx context.Context, tx *sqldb.Tx, n int, x Task) error {
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return err
+	}
+	var (
+		args   []any
+		events []task.Event
+		at     = now + x.Delay.Microseconds()
+	)
+	for range n {
+		id := sqldb.NewID()
+		args = append(args, w.row(id, x, now, task.DispatchReady, x.Lane().ID(), task.OrderValue(at, x.Priority))...)
+		events = append(events, task.Event{Task: id, Revision: 1, Kind: task.EventAccepted, Credential: w.Credential, At: now})
+	}
+	if _, err := tx.ExecContext(ctx, insertTasks+sqldb.Rows(n, len(args)/n), args...); err != nil {
+		return err
+	}
+	return task.InsertEvents(ctx, tx, events)
+}
+
 func (w *World) makeKey(ctx context.Context, x Task) error {
 	digest := task.KeyDigest(x.Namespace, x.Key)
 	return keyrow.Make(ctx, w.DB, map[[32]byte]keyrow.Key{digest: {Namespace: x.Namespace, Text: x.Key}})
 }
 
-const insertTask = `
+const insertTasks = `
 INSERT INTO task (id, namespace_id, queue_id, state, revision, handler, handler_version, payload_version, payload, business_key,
     available_at, start_deadline_at, deadline_at, task_timeout_ms, credential_id, created_at, updated_at,
     recovery_safety, max_attempts, attempt_timeout_ms, initial_delay_ms, max_delay_ms, unstarted_count, effect_uncertain,
     expire_at, concurrency_key, concurrency_key_digest, priority, lane, dispatch_state, dispatch_lane, order_value)
-VALUES (?, ?, ?, 1, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+VALUES `
 
 func (w *World) insert(ctx context.Context, tx *sqldb.Tx, id sqldb.ID, x Task) error {
 	now, err := tx.Now(ctx)
 	if err != nil {
 		return err
 	}
-	available := now + x.Delay.Microseconds()
+	dispatch, dispatchLane, order, err := place(ctx, tx, x, x.Lane().ID(), now+x.Delay.Microseconds(), now)
+	if err != nil {
+		return err
+	}
+	row := w.row(id, x, now, dispatch, dispatchLane, order)
+	if _, err = tx.ExecContext(ctx, insertTasks+sqldb.Rows(1, len(row)), row...); err != nil {
+		return err
+	}
+	return task.InsertEvents(ctx, tx, []task.Event{{Task: id, Revision: 1, Kind: task.EventAccepted, Credential: w.Credential, At: now}})
+}
+
+// row is what is stored of a new task.
+func (w *World) row(id sqldb.ID, x Task, now int64, dispatch task.DispatchState, dispatchLane any, order int64) []any {
 	deadline, expire := now+x.Timeout.Microseconds(), now+x.Timeout.Microseconds()
 	var startBy any
 	if x.StartWithin != 0 {
 		startBy = now + x.StartWithin.Microseconds()
 		expire = min(expire, now+x.StartWithin.Microseconds())
-	}
-	lane := x.Lane().ID()
-	dispatch, dispatchLane, order, err := place(ctx, tx, x, lane, available, now)
-	if err != nil {
-		return err
 	}
 	safety := task.SafetyReconcileOnly
 	if x.Idempotent {
@@ -213,14 +267,10 @@ func (w *World) insert(ctx context.Context, tx *sqldb.Tx, id sqldb.ID, x Task) e
 		sum := task.KeyDigest(x.Namespace, x.Key)
 		digest = sum[:]
 	}
-	_, err = tx.ExecContext(ctx, insertTask, id, x.Namespace, x.Queue, []byte(x.Handler), []byte(Version), []byte("p1"), []byte(x.Payload), []byte{},
-		available, startBy, deadline, x.Timeout.Milliseconds(), w.Credential, now, now,
+	return []any{id, x.Namespace, x.Queue, task.Waiting, 1, []byte(x.Handler), []byte(Version), []byte("p1"), []byte(x.Payload), []byte{},
+		now + x.Delay.Microseconds(), startBy, deadline, x.Timeout.Milliseconds(), w.Credential, now, now,
 		safety, x.MaxAttempts, x.AttemptTimeout.Milliseconds(), x.InitialDelay.Milliseconds(), x.MaxDelay.Milliseconds(), x.Unstarted, x.Uncertain,
-		expire, []byte(x.Key), digest, x.Priority, lane, dispatch, dispatchLane, order)
-	if err != nil {
-		return err
-	}
-	return task.InsertEvents(ctx, tx, []task.Event{{Task: id, Revision: 1, Kind: task.EventAccepted, Credential: w.Credential, At: now}})
+		expire, []byte(x.Key), digest, x.Priority, x.Lane().ID(), dispatch, dispatchLane, order}
 }
 
 // place tells how a new task waits. It parks only under the lock of the key.
