@@ -16,6 +16,7 @@ import (
 	"github.com/orbitkit/orbit/server/internal/api"
 	"github.com/orbitkit/orbit/server/internal/auth"
 	"github.com/orbitkit/orbit/server/internal/command"
+	"github.com/orbitkit/orbit/server/internal/depth"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
 	"github.com/orbitkit/orbit/server/internal/metrics"
 	"github.com/orbitkit/orbit/server/internal/quota"
@@ -35,6 +36,7 @@ const (
 	idleTimeout     = 2 * time.Minute
 	maxHeaderBytes  = 16 << 10
 	defaultStopping = 20 * time.Second
+	maxPing         = time.Minute // what the worker takes as it is
 )
 
 // Bounds of a lease.
@@ -53,6 +55,10 @@ type Config struct {
 	Lease time.Duration
 	// ShortLease permits a Lease below 5s. For tests. Default false.
 	ShortLease bool
+	// Ping is how often a silent worker connection is asked for a sign of life; without one
+	// for two and a half times as long it is given up. Default 15s, at most 1min; a negative
+	// one is refused.
+	Ping time.Duration
 	// StopTimeout bounds a graceful stop; half of it is for workers to go elsewhere.
 	// Default 20s; a negative one is refused.
 	StopTimeout time.Duration
@@ -82,6 +88,7 @@ type Server struct {
 	recovery  *recovery.Recovery
 	retention *retention.Retention // nil if nothing is deleted
 	metrics   *metrics.Metrics
+	depth     *depth.Reader // nil if nobody can ask for metrics
 }
 
 // New joins the parts of a node on db. Nothing runs yet.
@@ -92,6 +99,9 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	if cfg.StopTimeout < 0 {
 		return nil, fmt.Errorf("server: stop timeout %v must not be negative", cfg.StopTimeout)
 	}
+	if cfg.Ping < 0 || cfg.Ping > maxPing {
+		return nil, fmt.Errorf("server: ping %v must be between 0 and %v", cfg.Ping, maxPing)
+	}
 	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = defaultStopping
 	}
@@ -100,26 +110,27 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	modes := &quota.Modes{}
 	var err error
 	s.hub, err = session.New(db, authenticator, session.Config{
-		Node: cfg.NodeID, Lease: cfg.Lease, ShortLease: cfg.ShortLease, DrainTimeout: cfg.StopTimeout / 2, Ungrouped: cfg.Ungrouped, Modes: modes,
-		Woken: func(lanes []int64) { s.recovery.Wake(lanes) }, Log: s.log,
+		Node: cfg.NodeID, Lease: cfg.Lease, ShortLease: cfg.ShortLease, Ping: cfg.Ping, DrainTimeout: cfg.StopTimeout / 2, Ungrouped: cfg.Ungrouped, Modes: modes,
+		Woken: func(lanes []int64) { s.recovery.Wake(lanes) }, Watch: s.metrics.Worker.Watch(), Dispatch: s.metrics.Attempts.Watch(), Log: s.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s.log = s.log.With("node_id", s.hub.Node())
-	s.recovery = recovery.New(db, recovery.Config{Wake: s.hub.Wake, Modes: modes, Log: s.log})
+	s.recovery = recovery.New(db, recovery.Config{Wake: s.hub.Wake, Watch: s.metrics.Recovery.Watch(s.metrics.Attempts.Settled), Modes: modes, Log: s.log})
 	wake := func(lanes []int64) {
 		s.hub.Wake(lanes)
 		s.recovery.Wake(lanes)
 	}
 	s.committer = accept.New(db, accept.Config{Modes: modes, Alone: cfg.Ungrouped, Log: s.log, Wake: wake, Committed: s.metrics.Accept.Committed})
-	commands := command.New(db, command.Config{Modes: modes, Wake: wake, Cancelled: s.hub.Cancel, Log: s.log})
+	commands := command.New(db, command.Config{Modes: modes, Wake: wake, Cancelled: s.hub.Cancel, Settled: s.metrics.Attempts.Settled, Log: s.log})
 	s.api = api.New(api.Config{
 		DB: db, Auth: authenticator, Committer: s.committer, Commands: commands, Worker: s.hub, Ready: s.CheckSchema, Log: s.log,
 	})
 	if s.retention, err = s.newRetention(); err != nil {
 		return nil, err
 	}
+	s.showMetrics()
 	return s, nil
 }
 
@@ -197,6 +208,7 @@ func (s *Server) start(ctx context.Context) *parts {
 	}
 	if s.cfg.Metrics != nil {
 		p.running.Go(func() { s.part(clients, "metrics", s.serveMetrics) })
+		p.running.Go(func() { s.part(clients, "depth of queues", s.depth.Run) })
 	}
 	p.accepting.Go(func() { s.part(committer, "acceptance", s.committer.Run) })
 	return p

@@ -314,7 +314,7 @@ func TestAStalledUploadDoesNotHoldUpAStop(t *testing.T) {
 // What a node does not accept as its name or lease.
 func TestNewRefusesBadConfig(t *testing.T) {
 	db := dbtest.Open(t, dbtest.SQLite, migrations.Server)
-	for _, cfg := range []server.Config{{NodeID: strings.Repeat("n", 65)}, {Lease: time.Second}, {Lease: time.Hour}, {StopTimeout: -time.Second}} {
+	for _, cfg := range []server.Config{{NodeID: strings.Repeat("n", 65)}, {Lease: time.Second}, {Lease: time.Hour}, {StopTimeout: -time.Second}, {Ping: -time.Second}, {Ping: time.Hour}} {
 		if _, err := server.New(db.DB, cfg); err == nil {
 			t.Errorf("%+v was taken", cfg)
 		}
