@@ -7,10 +7,27 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/orbitkit/orbit/internal/version"
 	"github.com/orbitkit/orbit/server/internal/api"
+	"github.com/orbitkit/orbit/server/internal/depth"
 )
 
 const metricsTimeout = 30 * time.Second // of one request for them
+
+// showMetrics adds what is only looked at when somebody asks.
+func (s *Server) showMetrics() {
+	if s.cfg.Metrics == nil {
+		return
+	}
+	s.depth = depth.New(s.db, depth.Config{Log: s.log})
+	s.metrics.ShowNode(s.hub.Node(), version.String())
+	s.metrics.ShowQueues(s.depth.Last)
+	s.metrics.Worker.Show(s.hub.Stats)
+	s.metrics.ShowPool("write", s.db.Write())
+	if s.db.Read() != s.db.Write() {
+		s.metrics.ShowPool("read", s.db.Read())
+	}
+}
 
 // handler serves the HTTP interface, and counts if somebody can ask for the counts.
 func (s *Server) handler() http.Handler {

@@ -7,6 +7,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Accept struct {
 	commits prometheus.Counter
 	tasks   prometheus.Counter
+	sizes   prometheus.Histogram
 }
 
 func newAccept(r prometheus.Registerer) *Accept {
@@ -18,7 +19,10 @@ func newAccept(r prometheus.Registerer) *Accept {
 			Name: "orbit_accept_tasks_total", Help: "Tasks accepted, by submit or manual retry; repeats are not counted.",
 		}),
 	}
-	r.MustRegister(a.commits, a.tasks)
+	a.sizes = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "orbit_accept_commit_tasks", Help: "Tasks accepted by one transaction.", Buckets: sizes,
+	})
+	r.MustRegister(a.commits, a.tasks, a.sizes)
 	return a
 }
 
@@ -26,4 +30,5 @@ func newAccept(r prometheus.Registerer) *Accept {
 func (a *Accept) Committed(tasks int) {
 	a.commits.Inc()
 	a.tasks.Add(float64(tasks))
+	a.sizes.Observe(float64(tasks))
 }
