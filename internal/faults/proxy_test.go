@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/orbitkit/orbit/internal/wire"
 )
 
 // A proxy stands between workers and a node. It can lose what one side says from a certain
@@ -21,7 +23,8 @@ type proxy struct {
 	loseDown string // after a message of this type has arrived, nothing of the node comes back
 	silent   bool   // nothing passes, nothing ends
 	lost     []message
-	accepted int
+	missed   int // ends of connections that the other side was not told of
+	hellos   int // registrations that were confirmed to workers
 }
 
 // A relayed connection is one through a proxy.
@@ -55,7 +58,6 @@ func startProxy(t *testing.T, target string) *proxy {
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()
 	p.mu.Lock()
-	p.accepted++
 	target := p.target
 	p.mu.Unlock()
 	if target == "" {
@@ -74,11 +76,24 @@ func (p *proxy) serve(client net.Conn) {
 	var down sync.WaitGroup
 	down.Go(func() {
 		r.pump(client, server, r.passDown)
-		client.Close() // wakes the other direction
+		r.ended(client)
 	})
 	r.pump(server, client, r.passUp)
-	server.Close()
+	r.ended(server)
 	down.Wait()
+}
+
+// ended closes the other side of a connection when one has ended, unless a silent proxy
+// keeps that for itself until it is healed.
+func (r *relayed) ended(other net.Conn) {
+	p := r.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.silent {
+		p.missed++
+		return
+	}
+	other.Close()
 }
 
 // pump copies what pass lets through, frame by frame.
@@ -122,9 +137,14 @@ func (r *relayed) passUp(text []byte) bool {
 
 // passDown decides on something of the node.
 func (r *relayed) passDown(text []byte) bool {
+	m := parseMessage(text)
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
-	return r.pass(r.downGone, parseMessage(text))
+	passes := r.pass(r.downGone, m)
+	if passes && m.Type == wire.TypeHelloOK {
+		r.of.hellos++
+	}
+	return passes
 }
 
 func (r *relayed) pass(gone bool, m message) bool {
@@ -181,11 +201,10 @@ func (p *proxy) point(target string) {
 	p.cut()
 }
 
-// connections returns how many are open.
-func (p *proxy) connections() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.links)
+// registered returns how often a worker was told that it is registered.
+func (p *proxy) registered() (n int) {
+	p.set(func() { n = p.hellos })
+	return n
 }
 
 // hasLost reports whether a message of the type about the attempt was lost on the way.

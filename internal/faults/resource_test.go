@@ -22,9 +22,9 @@ import (
 func (s *scene) openGuard() {
 	s.Helper()
 	s.guard = dbtest.Open(s.T, s.db.Engine, migrations.Guard)
-	create := "CREATE TABLE written (seq INTEGER PRIMARY KEY AUTOINCREMENT, resource_key VARCHAR(100) NOT NULL, token VARCHAR(20) NOT NULL, task VARCHAR(32) NOT NULL)"
+	create := "CREATE TABLE written (seq INTEGER PRIMARY KEY AUTOINCREMENT, resource_key VARCHAR(100) NOT NULL, token VARCHAR(20) NOT NULL, operation VARCHAR(100) NOT NULL)"
 	if s.db.Engine != dbtest.SQLite {
-		create = "CREATE TABLE written (seq BIGINT AUTO_INCREMENT PRIMARY KEY, resource_key VARCHAR(100) NOT NULL, token VARCHAR(20) NOT NULL, task VARCHAR(32) NOT NULL)"
+		create = "CREATE TABLE written (seq BIGINT AUTO_INCREMENT PRIMARY KEY, resource_key VARCHAR(100) NOT NULL, token VARCHAR(20) NOT NULL, operation VARCHAR(100) NOT NULL)"
 	}
 	if _, err := s.guard.Write().ExecContext(s.Context(), create); err != nil {
 		s.Fatal(err)
@@ -33,18 +33,18 @@ func (s *scene) openGuard() {
 
 // A written line is a write that the resource took.
 type written struct {
-	key, task string
-	token     uint64
+	key, operation string
+	token          uint64
 }
 
 // writes returns what the guarded resource took, in its order.
 func (s *scene) writes() []written {
 	s.Helper()
 	var all []written
-	err := sqldb.EachRow(s.Context(), s.guard.Read(), "SELECT resource_key, token, task FROM written ORDER BY seq", nil, func(scan func(...any) error) error {
+	err := sqldb.EachRow(s.Context(), s.guard.Read(), "SELECT resource_key, token, operation FROM written ORDER BY seq", nil, func(scan func(...any) error) error {
 		var w written
 		var token string
-		err := scan(&w.key, &token, &w.task)
+		err := scan(&w.key, &token, &w.operation)
 		if err == nil {
 			w.token, err = strconv.ParseUint(token, 10, 64)
 		}
@@ -57,19 +57,19 @@ func (s *scene) writes() []written {
 	return all
 }
 
-// checkWrites holds the resource to its promise: the tokens of a key never fall, and a
-// task's operation took effect once.
+// checkWrites holds the resource to its promise: the tokens of a key never fall, and an
+// operation takes effect once.
 func (s *scene) checkWrites() []written {
 	s.Helper()
 	all := s.writes()
-	highest, tasks := map[string]uint64{}, map[string]int{}
+	highest, effects := map[string]uint64{}, map[string]int{}
 	for _, w := range all {
 		if w.token < highest[w.key] {
 			s.Errorf("a write under token %d was taken after one under %d of %s", w.token, highest[w.key], w.key)
 		}
 		highest[w.key] = w.token
-		if tasks[w.task]++; tasks[w.task] > 1 {
-			s.Errorf("the operation of task %s took effect %d times", w.task, tasks[w.task])
+		if effects[w.operation]++; effects[w.operation] > 1 {
+			s.Errorf("operation %s took effect %d times", w.operation, effects[w.operation])
 		}
 	}
 	return all
@@ -96,11 +96,12 @@ func openResource(ctx context.Context, address string) (*resource, error) {
 
 func (r *resource) close() { r.db.Close() }
 
-// write makes the write of an execution and returns the verdict in a word.
-func (r *resource) write(ctx context.Context, e worker.Execution) string {
-	verdict, err := r.apply(ctx, e)
+// write makes a write of an execution, of which part tells one from another, and returns
+// the verdict in a word.
+func (r *resource) write(ctx context.Context, e worker.Execution, part string) string {
+	verdict, err := r.apply(ctx, e, part)
 	for errors.Is(err, resourceguard.ErrRetryable) {
-		verdict, err = r.apply(ctx, e)
+		verdict, err = r.apply(ctx, e, part)
 	}
 	switch {
 	case errors.Is(err, resourceguard.ErrStale):
@@ -111,7 +112,7 @@ func (r *resource) write(ctx context.Context, e worker.Execution) string {
 	return verdict.String()
 }
 
-func (r *resource) apply(ctx context.Context, e worker.Execution) (resourceguard.Verdict, error) {
+func (r *resource) apply(ctx context.Context, e worker.Execution, part string) (resourceguard.Verdict, error) {
 	tx, err := r.db.Write().BeginTx(ctx, &sql.TxOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("begin: %w", err)
@@ -119,11 +120,11 @@ func (r *resource) apply(ctx context.Context, e worker.Execution) (resourceguard
 	defer tx.Rollback()
 	w := resourceguard.Write{
 		Namespace: e.Task.NamespaceID, Key: e.Task.ConcurrencyKey, Token: e.ConcurrencyToken,
-		Attempt: e.AttemptID, Operation: e.OperationRoot, Content: e.Task.Payload,
+		Attempt: e.AttemptID, Operation: e.OperationRoot + part, Content: e.Task.Payload,
 	}
 	res, err := r.guard.Apply(ctx, tx, w, func(ctx context.Context, tx resourceguard.Tx) ([]byte, error) {
-		_, err := tx.ExecContext(ctx, "INSERT INTO written (resource_key, token, task) VALUES (?, ?, ?)",
-			e.Task.ConcurrencyKey, strconv.FormatUint(e.ConcurrencyToken, 10), e.Task.ID)
+		_, err := tx.ExecContext(ctx, "INSERT INTO written (resource_key, token, operation) VALUES (?, ?, ?)",
+			e.Task.ConcurrencyKey, strconv.FormatUint(e.ConcurrencyToken, 10), w.Operation)
 		return nil, err
 	})
 	if err != nil {

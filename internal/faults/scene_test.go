@@ -180,6 +180,7 @@ func (s *scene) awaitEnd(p *process) {
 
 // A work is the payload of a task: what its handler does.
 type work struct {
+	Early  bool `json:"early,omitempty"`  // writes to the guarded resource before anything else
 	Hold   bool `json:"hold,omitempty"`   // goes on until it is released, or its context ends
 	Ignore bool `json:"ignore,omitempty"` // with Hold: the end of the context changes nothing
 	MS     int  `json:"ms,omitempty"`     // works for so long, unless its context ends

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"sync"
@@ -90,11 +92,14 @@ func (l *laborer) config() worker.Config {
 		Handlers:     map[worker.Handler]worker.HandlerFunc{{Name: handlerName, Version: handlerVersion}: l.handle},
 		DrainTimeout: cmp.Or(l.cfg.Drain, 5*time.Second),
 		StopTimeout:  cmp.Or(l.cfg.Stop, time.Second),
-		MinReconnect: 5 * time.Millisecond,
+		MinReconnect: time.Millisecond,
 		MaxReconnect: cmp.Or(l.cfg.MaxReconnect, 50*time.Millisecond),
 		OnError:      func(err error) { l.tell(errorEvent(err)) },
 		Log:          slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Network:      worker.Network{AllowInsecure: l.cfg.Insecure, DialContext: l.dial},
+		Network: worker.Network{
+			AllowInsecure: l.cfg.Insecure, DialContext: l.dial,
+			Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
+		},
 	}
 	return c
 }
@@ -162,6 +167,9 @@ func (l *laborer) handle(ctx context.Context, e worker.Execution) (json.RawMessa
 		l.tell(about)
 	}
 	say(evStart, "")
+	if do.Early {
+		say(evWrite, l.resource.write(ctx, e, "early"))
+	}
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(over)
@@ -174,7 +182,7 @@ func (l *laborer) handle(ctx context.Context, e worker.Execution) (json.RawMessa
 		<-over // the cancel stands in the journal before the end
 	}
 	if err == nil && do.Write {
-		say(evWrite, l.resource.write(context.WithoutCancel(ctx), e))
+		say(evWrite, l.resource.write(context.WithoutCancel(ctx), e, ""))
 	}
 	if err != nil {
 		say(evEnd, err.Error())
