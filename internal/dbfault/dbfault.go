@@ -26,6 +26,21 @@ const (
 // Failures are all verdicts but Pass.
 var Failures = []Verdict{LoseAnswer, CutBefore, Deadlock, LockWait}
 
+// Ways returns the ways in which each call in turn is made to fail, the nth call from 1. A
+// server's two refusals take turns: sqldb answers both by running the transaction again.
+// On SQLite all failures take turns: there is no connection to lose in production, and it
+// is slow under the race detector.
+func Ways(engine string) []func(nth int) Verdict {
+	if engine == dbtest.SQLite {
+		return []func(int) Verdict{func(nth int) Verdict { return Failures[nth%len(Failures)] }}
+	}
+	return []func(int) Verdict{
+		func(int) Verdict { return LoseAnswer },
+		func(int) Verdict { return CutBefore },
+		func(nth int) Verdict { return Deadlock + Verdict(nth%2) },
+	}
+}
+
 // String tells the verdict as what the call does.
 func (v Verdict) String() string {
 	return [...]string{"passes", "loses its answer", "is cut off before its effect", "ends in a deadlock", "waits too long for a lock"}[v]

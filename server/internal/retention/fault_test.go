@@ -18,8 +18,9 @@ func TestEveryCallMayFail(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		s := newScene(t, db)
 		calls := dbfault.Open(t, db)
-		for _, when := range dbfault.Failures {
+		for _, way := range dbfault.Ways(db.Engine) {
 			for nth := 1; ; nth++ {
+				when := way(nth)
 				name := fmt.Sprintf("call %d %v", nth, when)
 				id := s.make(old{attempts: 2, evidence: 1, reviews: 1, retained: []time.Duration{-10 * day, -9 * day}})
 				whole := s.counts(id)
