@@ -136,7 +136,7 @@ func (f FrozenItem) append(dst []byte) []byte {
 type BatchItem struct {
 	Key         string // idempotency key
 	Request     SubmitTaskRequest
-	Traceparent string // W3C trace context; empty means none
+	Traceparent string // W3C trace context; empty means that of ClientConfig.Traceparent
 }
 
 // A BatchResult is the server's answer to one item.

@@ -25,8 +25,9 @@ type ClientConfig struct {
 	// MinimalBatchAnswers makes SubmitFrozenBatch ask for tasks of six fields
 	// (id, queue_id, handler, state, revision, created_at). Default false.
 	MinimalBatchAnswers bool
-	// Traceparent returns the W3C trace context that SubmitTask sends along, from the
-	// caller's context; "" sends none. Default: none.
+	// Traceparent returns the W3C trace context that SubmitTask sends along, and SubmitTasks
+	// with each item that has none of its own, from the caller's context; "" sends none.
+	// What it returns must pass ValidateTraceparent. Default: none.
 	Traceparent func(context.Context) string
 }
 

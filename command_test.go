@@ -391,18 +391,26 @@ func TestWaitTaskLooksUntilTheTaskIsFinal(t *testing.T) {
 	}
 }
 
-// API-033: SubmitTask sends the trace context that the configuration finds.
+// API-033: SubmitTask sends the trace context that the configuration finds, and SubmitTasks
+// for each item that has none.
 func TestSubmitTaskSendsTheTraceOfItsContext(t *testing.T) {
 	type key struct{}
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	var got string
+	var got, body string
 	config := ClientConfig{Traceparent: func(ctx context.Context) string { return fmt.Sprint(ctx.Value(key{})) }}
 	c := serve(t, config, func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header.Get(HeaderTraceparent)
+		text, _ := io.ReadAll(r.Body)
+		body = string(text)
 		respond(w, 503, `"error":{"code":"UNAVAILABLE","message":"m"}`)
 	})
 	c.SubmitTask(context.WithValue(t.Context(), key{}, trace), "k", smallRequest())
 	if got != trace {
 		t.Errorf("Traceparent = %q, want %q", got, trace)
+	}
+	own := strings.Replace(trace, "0af7", "0af8", 1)
+	c.SubmitTasks(context.WithValue(t.Context(), key{}, trace), []BatchItem{{Key: "a", Request: smallRequest()}, {Key: "b", Request: smallRequest(), Traceparent: own}})
+	if strings.Count(body, trace) != 1 || strings.Count(body, own) != 1 {
+		t.Errorf("body of the batch: %s, want one trace context of each kind", body)
 	}
 }

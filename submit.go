@@ -26,15 +26,19 @@ func (c *Client) SubmitTask(ctx context.Context, key string, r SubmitTaskRequest
 	if err != nil {
 		return Accepted{}, err
 	}
-	trace := ""
-	if c.cfg.Traceparent != nil {
-		trace = c.cfg.Traceparent(ctx)
-	}
-	a, err := c.SubmitFrozen(ctx, key, body, trace)
+	a, err := c.SubmitFrozen(ctx, key, body, c.traceparent(ctx))
 	if err != nil {
 		return Accepted{}, err
 	}
 	return a.conclude("submit task", s)
+}
+
+// traceparent returns the trace context of a caller, or "".
+func (c *Client) traceparent(ctx context.Context) string {
+	if c.cfg.Traceparent == nil {
+		return ""
+	}
+	return c.cfg.Traceparent(ctx)
 }
 
 // SubmitTasks sends up to 100 requests in one call, each under its own key. They
@@ -47,6 +51,12 @@ func (c *Client) SubmitTasks(ctx context.Context, items []BatchItem) ([]BatchRes
 	frozen, submissions, err := freezeAll(items)
 	if err != nil {
 		return nil, err
+	}
+	trace := c.traceparent(ctx)
+	for i := range frozen {
+		if frozen[i].Traceparent == "" {
+			frozen[i].Traceparent = trace
+		}
 	}
 	b, err := c.submitBatch(ctx, frozen, false)
 	if err != nil {

@@ -70,7 +70,7 @@ func TestMetricsAgreeWithTheDatabase(t *testing.T) {
 			"orbit_worker_held_attempts":                              0,
 			"orbit_delayed_tasks":                                     0,
 			`orbit_worker_connections_closed_total{cause="overflow"}`: 0,
-			`orbit_worker_batch_messages_sum{message="task.finish"}`:       number("SELECT COUNT(*) FROM attempt WHERE receipt <> ''"),
+			`orbit_worker_batch_messages_sum{message="task.finish"}`:  number("SELECT COUNT(*) FROM attempt WHERE receipt <> ''"),
 		}
 		for outcome, code := range map[string]int{"succeeded": 1, "failed": 2, "unknown": 3} {
 			wants[fmt.Sprintf("orbit_attempts_ended_total{cause=%q,outcome=%q}", "worker", outcome)] = number(fmt.Sprintf("SELECT COUNT(*) FROM attempt WHERE outcome = %d", code))

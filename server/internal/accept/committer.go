@@ -341,7 +341,7 @@ func (c *Committer) conclude(members []*member) {
 			m.settle(Outcome{Err: m.draft.refused})
 			continue
 		}
-		m.settle(Outcome{Receipt: m.draft.receipt(&m.Item)})
+		m.settle(Outcome{Task: m.id, Receipt: m.draft.receipt(&m.Item)})
 	}
 }
 

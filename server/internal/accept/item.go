@@ -36,7 +36,8 @@ type Retry struct {
 
 // An Outcome is what became of an item. If Err is set the rest means nothing.
 type Outcome struct {
-	Deduplicated bool // the receipt is that of an earlier submit with this key
+	Task         sqldb.ID // that was made, now or by the earlier submit
+	Deduplicated bool     // the receipt is that of an earlier submit with this key
 	Receipt      Receipt
 	// Err is an [*orbit.InvalidArgumentError] for a rule of the moment,
 	// [quota.ErrApplicationFull], [quota.ErrQueueFull], the Refused of a Retry,

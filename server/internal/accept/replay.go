@@ -44,7 +44,7 @@ func (c *Committer) replay(ctx context.Context, q sqldb.Querier, members []*memb
 		case !r.whole(m):
 			m.fail(fmt.Errorf("receipt of task %s is damaged", r.task))
 		default:
-			m.settle(Outcome{Deduplicated: r.task != m.id, Receipt: r.receipt})
+			m.settle(Outcome{Task: r.task, Deduplicated: r.task != m.id, Receipt: r.receipt})
 		}
 	}
 	return left, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
@@ -164,9 +165,20 @@ func recoverySafety(r *orbit.SubmitTaskRequest) int {
 	return task.SafetyReconcileOnly
 }
 
-// traceparent cuts what versions after 00 may append: a reader of this one looks at the
-// first 55 characters only.
-func traceparent(text string) []byte { return []byte(text[:min(len(text), 55)]) }
+// traceparent is a trace context as it is stored and handed on. One of a later version is
+// made one of version 00, as the W3C demands of who does not know that version: its ids,
+// and of its flags the one that says whether the trace is sampled.
+func traceparent(text string) []byte {
+	const version, flags, size = "00", 53, 55
+	if len(text) < size || text[:len(version)] == version {
+		return []byte(text)
+	}
+	sampled := byte('0')
+	if strings.IndexByte("13579bdf", text[size-1]) >= 0 {
+		sampled = '1'
+	}
+	return append([]byte(version+text[len(version):flags]+"0"), sampled)
+}
 
 func insertEvents(ctx context.Context, tx *sqldb.Tx, members []*member) error {
 	events := make([]task.Event, len(members))

@@ -28,7 +28,9 @@ func (c *call) submitBatch() error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), requestTimeout)
 	defer cancel()
 	b.refuse(c.checkQueues(ctx, b.items))
+	end := c.traceItems(ctx, b)
 	b.submit(ctx, c.cfg.Committer)
+	end()
 	return c.respondBatch(b)
 }
 

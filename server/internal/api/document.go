@@ -29,12 +29,14 @@ func (d document) serve(c *call) error {
 	h.Set("Cache-Control", "no-cache") // may be kept, and is to be asked for again
 	h.Set("X-Content-Type-Options", "nosniff")
 	if hasTag(c.r.Header.Values("If-None-Match"), d.tag) {
-		c.w.WriteHeader(http.StatusNotModified)
+		c.status = http.StatusNotModified
+		c.w.WriteHeader(c.status)
 		return nil
 	}
 	h.Set("Content-Type", d.media)
 	h.Set("Content-Length", strconv.Itoa(len(d.content)))
-	c.w.WriteHeader(http.StatusOK)
+	c.status = http.StatusOK
+	c.w.WriteHeader(c.status)
 	c.w.Write(d.content) // a client that has gone is nobody's error
 	return nil
 }

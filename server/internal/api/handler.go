@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/orbitkit/orbit"
@@ -29,7 +31,7 @@ const (
 	bodyPatience = 5 * time.Second
 )
 
-// Config holds the parts that the interface joins. All but Log are required.
+// Config holds the parts that the interface joins. All but Tracer and Log are required.
 type Config struct {
 	DB        *sqldb.DB
 	Auth      *auth.Authenticator
@@ -37,6 +39,7 @@ type Config struct {
 	Commands  *command.Commands
 	Worker    http.Handler                // takes the connections of workers
 	Ready     func(context.Context) error // tells why the node cannot serve; its text is shown
+	Tracer    trace.Tracer                // makes a span for each request; default: none are made
 	Log       *slog.Logger                // default: nothing is logged
 }
 
@@ -57,6 +60,9 @@ type Handler struct {
 
 // New returns the handler of one node.
 func New(cfg Config) *Handler {
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.NewTracerProvider().Tracer("")
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -93,6 +99,7 @@ type call struct {
 	subject   string // id of the thing that the path names: a task or a queue
 	part      string // id of a part of it, such as an attempt
 	answered  bool
+	status    int  // of the answer
 	logged    bool // a line of the log names the request
 	read      bool // the body has been read to its end
 }
@@ -101,6 +108,8 @@ type call struct {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{Handler: h, w: w, r: r, id: sqldb.NewID()}
 	w.Header().Set(orbit.HeaderRequestID, c.id.String())
+	span := c.begin()
+	defer c.conclude(span)
 	defer c.recover()
 	err := c.serve()
 	c.dropBody()

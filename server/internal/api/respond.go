@@ -54,7 +54,7 @@ func (e *refusal) appendJSON(dst []byte) []byte {
 }
 
 func (c *call) send(status int, body []byte) {
-	c.answered = true
+	c.answered, c.status = true, status
 	h := c.w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -5,7 +5,6 @@ import (
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
-	"github.com/orbitkit/orbit/server/internal/accept"
 	"github.com/orbitkit/orbit/server/internal/auth"
 )
 
@@ -37,7 +36,7 @@ func (c *call) retryTask() error {
 		return commandRefusal(err, errNoTask)
 	}
 	item.Traceparent = trace
-	outcome := c.cfg.Committer.Submit(ctx, []accept.Item{item})[0]
+	outcome := c.accept(ctx, item)
 	if outcome.Err != nil {
 		return commandRefusal(outcome.Err, errNoTask)
 	}

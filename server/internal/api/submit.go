@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/accept"
@@ -31,7 +33,7 @@ func (c *call) submit() error {
 	if err := c.checkQueues(ctx, []accept.Item{item})[0]; err != nil {
 		return err
 	}
-	return c.respondSubmit(item, c.cfg.Committer.Submit(ctx, []accept.Item{item})[0])
+	return c.respondSubmit(item, c.accept(ctx, item))
 }
 
 func (c *call) parseSubmit(body []byte) (accept.Item, error) {
@@ -87,6 +89,14 @@ func (c *call) checkQueues(ctx context.Context, items []accept.Item) []error {
 		}
 	}
 	return refused
+}
+
+// accept has one item accepted.
+func (c *call) accept(ctx context.Context, item accept.Item) accept.Outcome {
+	traced(ctx, &item)
+	o := c.cfg.Committer.Submit(ctx, []accept.Item{item})[0]
+	accepted(trace.SpanFromContext(ctx), item, o)
+	return o
 }
 
 func (c *call) respondSubmit(item accept.Item, o accept.Outcome) error {

@@ -376,7 +376,8 @@ func TestUnusableQueues(t *testing.T) {
 	})
 }
 
-// API-033: a traceparent is stored and is no content.
+// API-033: a traceparent is stored and is no content. One of a later version is handed on as
+// one of version 00.
 func TestTraceparentIsStoredAndNoContent(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -385,9 +386,10 @@ func TestTraceparentIsStoredAndNoContent(t *testing.T) {
 		}
 		id := post("key", trace).want(t, 201, "").taskOf(t).ID
 		post("key", strings.Replace(trace, "-01", "-00", 1)).want(t, 200, "")
-		long := post("long", "cc"+trace[2:]+"-what-comes-later").want(t, 201, "").taskOf(t).ID
+		long := post("long", "cc"+trace[2:53]+"ff-what-comes-later").want(t, 201, "").taskOf(t).ID
+		unsampled := post("unsampled", "01"+trace[2:53]+"fe").want(t, 201, "").taskOf(t).ID
 		post("bad", "00-short-01").want(t, 400, orbit.CodeInvalidArgument)
-		for task, want := range map[string]string{id: trace, long: "cc" + trace[2:]} {
+		for task, want := range map[string]string{id: trace, long: trace, unsampled: trace[:53] + "00"} {
 			var stored []byte
 			if err := n.db.Write().QueryRowContext(t.Context(), `SELECT traceparent FROM task WHERE id = ?`, parseID(t, task)).Scan(&stored); err != nil {
 				t.Fatal(err)
