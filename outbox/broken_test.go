@@ -65,6 +65,14 @@ var brokenSubjects = map[string]brokenSubject{
 		breakIt: func(d *outboxtest.Database) { d.Store = rash{d.Store} },
 		foundBy: []string{"RefusalOfAMarkedRowBlocks"},
 	},
+	"discards what may be a task": {
+		breakIt: func(d *outboxtest.Database) { d.Store = careless{d.Store, d.Business} },
+		foundBy: []string{"WhatIsUnknownIsNeverDiscarded"},
+	},
+	"acts in a dry run": {
+		breakIt: func(d *outboxtest.Database) { d.Store = wet{d.Store} },
+		foundBy: []string{"ADryRunChangesNothing", "PurgeAllIsAudited"},
+	},
 	"purges whatever is old": {
 		breakIt: func(d *outboxtest.Database) { d.Store = sweeper{d.Store, d.Business} },
 		foundBy: []string{"PurgeTakesOldDeliveredRowsOnly"},
@@ -267,4 +275,29 @@ func (s sweeper) Purge(ctx context.Context, age time.Duration, after int64, limi
 		_, err = s.pool.ExecContext(ctx, "DELETE FROM orbit_outbox WHERE state <> 1 AND created_at < ?", time.Now().Add(-age).UnixMicro())
 	}
 	return p, err
+}
+
+type careless struct {
+	outboxtest.Store
+	pool *sql.DB
+}
+
+func (c careless) Discard(ctx context.Context, seq int64, act outbox.Act) error {
+	err := c.Store.Discard(ctx, seq, act)
+	if errors.Is(err, outbox.ErrUnknownOutcome) {
+		_, err = c.pool.ExecContext(ctx, "UPDATE orbit_outbox SET state = 5 WHERE seq = ?", seq)
+	}
+	return err
+}
+
+type wet struct{ outboxtest.Store }
+
+func (w wet) Requeue(ctx context.Context, seq int64, act outbox.Act, risks outbox.Risk) error {
+	act.DryRun = false
+	return w.Store.Requeue(ctx, seq, act, risks)
+}
+
+func (w wet) PurgeAll(ctx context.Context, age time.Duration, act outbox.Act) (int64, error) {
+	act.DryRun = false
+	return w.Store.PurgeAll(ctx, age, act)
 }

@@ -43,9 +43,21 @@ var (
 	ErrState = errors.New("outbox: act does not fit the state of the row")
 
 	// ErrTooOld reports that the promise of the server to know the row's key ends or
-	// has ended. Sending it again might make a second task: only
-	// AcceptDuplicateRisk requeues such a row.
+	// has ended. Sending it again might make a second task: only with DuplicateRisk is
+	// such a row requeued.
 	ErrTooOld = errors.New("outbox: row is too old to be sent again without the risk of a second task")
+
+	// ErrTooLate reports that the latest time to send the row has passed: only with
+	// LateRisk is it requeued.
+	ErrTooLate = errors.New("outbox: latest time to send has passed")
+
+	// ErrUnknownOutcome reports that a send of the row may have been accepted. Nobody
+	// can say that no task exists, so the row is not discarded: requeue it, and the
+	// answer to the same key tells.
+	ErrUnknownOutcome = errors.New("outbox: a send of the row has an unknown outcome, a task may exist")
+
+	// ErrNoHold reports that there is no hold with exactly this scope.
+	ErrNoHold = errors.New("outbox: no such hold")
 )
 
 // A ConflictError tells which row holds the key. It wraps [ErrConflict].

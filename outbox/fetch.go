@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ SELECT seq, operation, shard, lane, size, target, idempotency_key, queue_id, han
   request, request_sha256, content_algorithm, content_digest, traceparent, created_at, not_before, not_after,
   state, due_at, window_from, attempts, outcome, outcome_unknown,
   answer_status, answer_code, answer_message, answer_digest, answer_request_id,
-  task_id, deduplicated, accepted_at, settled_at, `
+  task_id, deduplicated, accepted_at, settled_at, late_allowed, `
 
 // Fetch returns those of the rows that are still Pending, in ascending order of seq.
 // The caller chooses rows whose sizes fit its memory. At most 1000 rows.
@@ -85,20 +86,29 @@ type rawRow struct {
 func scanRows(rows *sql.Rows) (Row, error) {
 	var r Row
 	var w rawRow
-	err := rows.Scan(&r.Seq, &r.Operation, &r.Shard, &r.Lane, &r.Size, &w.target, &w.key, &w.queue, &w.handler,
-		&r.Request, &w.sum, &w.algorithm, &w.digest, &w.trace, &w.created, &w.notBefore, &w.notAfter,
-		&r.State, &w.due, &w.window, &r.Attempts, &r.Last.Outcome, &r.Last.Unknown,
-		&r.Last.Status, &w.code, &w.message, &w.answered, &w.requestID,
-		&w.task, &r.Deduplicated, &w.accepted, &w.settled, &w.read)
-	if err != nil {
+	if err := rows.Scan(w.columns(&r)...); err != nil {
 		return Row{}, err
 	}
-	if len(w.sum) != len(r.RequestSHA256) || len(w.digest) != len(r.Digest) {
+	if !w.whole() {
 		return Row{}, errors.New("digest column has the wrong length")
 	}
 	w.into(&r)
 	return r, nil
 }
+
+// columns returns where the columns of selectRow go.
+func (w *rawRow) columns(r *Row) []any {
+	return []any{
+		&r.Seq, &r.Operation, &r.Shard, &r.Lane, &r.Size, &w.target, &w.key, &w.queue, &w.handler,
+		&r.Request, &w.sum, &w.algorithm, &w.digest, &w.trace, &w.created, &w.notBefore, &w.notAfter,
+		&r.State, &w.due, &w.window, &r.Attempts, &r.Last.Outcome, &r.Last.Unknown,
+		&r.Last.Status, &w.code, &w.message, &w.answered, &w.requestID,
+		&w.task, &r.Deduplicated, &w.accepted, &w.settled, &r.LateAllowed, &w.read,
+	}
+}
+
+// whole reports whether the digests have their length.
+func (w *rawRow) whole() bool { return len(w.sum) == sha256.Size && len(w.digest) == sha256.Size }
 
 func (w *rawRow) into(r *Row) {
 	r.Target, r.Key, r.Handler = string(w.target), string(w.key), string(w.handler)

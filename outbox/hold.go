@@ -14,7 +14,7 @@ import (
 const MaxHolds = 1000
 
 // A Hold keeps rows from being sent until an operator lifts it. It changes no row.
-// Leaders read the holds every second.
+// Leaders obey within a second.
 type Hold struct {
 	Target    string // empty means every target
 	QueueID   string // 32 hexadecimal characters; empty means every queue of the target
@@ -64,7 +64,7 @@ VALUES (?, ?, ?, ?, %s)`
 DELETE FROM orbit_outbox_hold
 WHERE target = ? AND queue_id = ?`
 
-	journalHold = `
+	journalOther = `
 INSERT INTO orbit_outbox_journal (row_seq, action, operator, reason, state_before, state_after, created_at)
 VALUES (0, ?, ?, ?, 0, 0, %s)`
 )
@@ -88,11 +88,17 @@ func (s *Store) Hold(ctx context.Context, target, queueID string, act Act) error
 	})
 }
 
-// Unhold lifts the hold with exactly this target and queue, if there is one.
+// Unhold lifts the hold with exactly this target and queue, or returns ErrNoHold.
 func (s *Store) Unhold(ctx context.Context, target, queueID string, act Act) error {
 	return s.changeHold(ctx, "unhold", target, queueID, act, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, deleteHold, []byte(target), []byte(queueID))
-		return err
+		result, err := tx.ExecContext(ctx, deleteHold, []byte(target), []byte(queueID))
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n > 0 {
+			return err
+		}
+		return fmt.Errorf("%w: target %q queue %q", ErrNoHold, target, queueID)
 	})
 }
 
@@ -104,18 +110,18 @@ func (s *Store) changeHold(ctx context.Context, name, target, queueID string, ac
 		return err
 	}
 	scope := fmt.Sprintf("target %q queue %q: ", target, queueID)
-	err := s.tx(ctx, func(tx *sql.Tx) error {
+	return s.act(ctx, name, act, func(tx *sql.Tx) error {
 		if err := change(tx); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, fmt.Sprintf(journalHold, s.dialect.Clock),
-			[]byte(name), []byte(act.Operator), cut(scope+act.Reason, maxReason))
-		return err
+		return s.journal(ctx, tx, name, act.Operator, scope+act.Reason)
 	})
-	if err != nil {
-		return failed(s.dialect, name, err)
-	}
-	return nil
+}
+
+// journal writes an audit row that belongs to no row of the outbox.
+func (s *Store) journal(ctx context.Context, tx *sql.Tx, name, operator, reason string) error {
+	_, err := tx.ExecContext(ctx, fmt.Sprintf(journalOther, s.dialect.Clock), []byte(name), []byte(operator), cut(reason, maxReason))
+	return err
 }
 
 func validScope(target, queueID string) error {

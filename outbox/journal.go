@@ -12,11 +12,11 @@ import (
 // has overwritten.
 type Entry struct {
 	ID     int64
-	Seq    int64  // the row; 0 for a hold
-	Action string // "requeue", "discard", "accepted", "hold" or "unhold"
+	Seq    int64  // the row; 0 for holds and purges
+	Action string // "requeue", "discard", "accepted", "hold", "unhold" or "purge"
 	Act    Act    // for "accepted" the operator is the relay that led the shard
-	Before State  // 0 for a hold
-	After  State  // 0 for a hold
+	Before State  // 0 without a row
+	After  State  // 0 without a row
 	Last   Answer // what the row showed before
 	At     time.Time
 }
@@ -29,7 +29,7 @@ WHERE row_seq = ? AND id > ?
 ORDER BY id
 LIMIT ?`
 
-// Journal returns at most limit entries of a row (0: of the holds) with an ID greater
+// Journal returns at most limit entries of a row (0: of holds and purges) with an ID greater
 // than after, the oldest first.
 func (s *Store) Journal(ctx context.Context, seq, after int64, limit int) ([]Entry, error) {
 	entries, err := readAll(ctx, s.db.Read(), func(rows *sql.Rows) (e Entry, err error) {

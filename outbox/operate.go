@@ -28,7 +28,23 @@ const (
 type Act struct {
 	Operator string // 1-128 bytes
 	Reason   string // 1-1024 bytes
+	// DryRun tells whether the act would be done, by doing it all and rolling it back:
+	// the error is the same, and nothing is changed.
+	DryRun bool
 }
+
+// A Risk is what an operator takes on with a requeue. They are added up.
+type Risk uint8
+
+const (
+	// DuplicateRisk requeues a row whose key the server may no longer know: a second
+	// task may come of it. It opens a new window from now (OUT-014).
+	DuplicateRisk Risk = 1 << iota
+	// LateRisk requeues a row whose latest time to send has passed: a task may begin
+	// later than the business wanted. It is how an unknown outcome of such a row gets
+	// known (OUT-016).
+	LateRisk
+)
 
 func (a Act) validate() error {
 	if len(a.Operator) < 1 || len(a.Operator) > maxOperator {
@@ -43,26 +59,27 @@ func (a Act) validate() error {
 const requeueRow = `
 UPDATE orbit_outbox
 SET state = 1, due_at = %[1]s, settled_at = 0,
-  window_from = CASE WHEN ? = 1 THEN %[1]s ELSE window_from END
+  window_from = CASE WHEN ? = 1 THEN %[1]s ELSE window_from END,
+  late_allowed = CASE WHEN ? = 1 THEN 1 ELSE late_allowed END
 WHERE seq = ? AND state = 4`
 
 // Requeue makes a Blocked row Pending and due at once, with the same key and the same
-// bytes. A row whose key the server may no longer know is refused with ErrTooOld
-// unless acceptDuplicateRisk is set: that opens a new window from now, and a second
-// task may come of it. Other states give ErrState, and so does a row whose latest send
-// time has passed.
-func (s *Store) Requeue(ctx context.Context, seq int64, act Act, acceptDuplicateRisk bool) error {
+// bytes, and writes an audit row. A row whose key the server may no longer know is
+// refused with ErrTooOld, one whose latest time to send has passed with ErrTooLate,
+// unless the risk is taken on. Other states give ErrState (OUT-012, OUT-014).
+func (s *Store) Requeue(ctx context.Context, seq int64, act Act, risks Risk) error {
 	return s.operate(ctx, seq, "requeue", act, Pending, func(tx *sql.Tx, r *situation) error {
-		if r.state != Blocked {
+		late := r.notAfter.Valid && r.notAfter.Int64 <= r.now && !r.lateAllowed
+		age := micros(r.now - r.window)
+		switch {
+		case r.state != Blocked:
 			return fmt.Errorf("%w: row %d is %v, only BLOCKED can be requeued", ErrState, seq, r.state)
+		case late && risks&LateRisk == 0:
+			return fmt.Errorf("%w: row %d was not to be sent after %v; requeue it with the risk of a late task accepted", ErrTooLate, seq, sqldb.Time(r.notAfter.Int64))
+		case age >= SendWindow && risks&DuplicateRisk == 0:
+			return fmt.Errorf("%w: row %d waits for %v; requeue it with the duplicate risk accepted", ErrTooOld, seq, age.Round(time.Second))
 		}
-		if r.notAfter.Valid && r.notAfter.Int64 <= r.now {
-			return fmt.Errorf("%w: row %d was not to be sent after %v; discard it", ErrState, seq, sqldb.Time(r.notAfter.Int64))
-		}
-		if age := micros(r.now - r.window); age >= SendWindow && !acceptDuplicateRisk {
-			return fmt.Errorf("%w: row %d waits for %v; requeue it with the duplicate risk accepted, or discard it", ErrTooOld, seq, age.Round(time.Second))
-		}
-		_, err := tx.ExecContext(ctx, fmt.Sprintf(requeueRow, s.dialect.Clock), flag(acceptDuplicateRisk), seq)
+		_, err := tx.ExecContext(ctx, fmt.Sprintf(requeueRow, s.dialect.Clock), flag(risks&DuplicateRisk != 0), flag(late), seq)
 		return err
 	})
 }
@@ -70,13 +87,18 @@ func (s *Store) Requeue(ctx context.Context, seq int64, act Act, acceptDuplicate
 const discardRow = `
 UPDATE orbit_outbox
 SET state = 5
-WHERE seq = ? AND state IN (3, 4)`
+WHERE seq = ? AND state IN (3, 4) AND outcome_unknown = 0`
 
-// Discard closes a Rejected or Blocked row for good. Other states give ErrState.
+// Discard closes a Rejected or Blocked row for good, and writes an audit row. Other
+// states give ErrState. A row of which a send ended unknown is refused with
+// ErrUnknownOutcome: nobody can promise that no task exists.
 func (s *Store) Discard(ctx context.Context, seq int64, act Act) error {
 	return s.operate(ctx, seq, "discard", act, Discarded, func(tx *sql.Tx, r *situation) error {
-		if r.state != Rejected && r.state != Blocked {
+		switch {
+		case r.state != Rejected && r.state != Blocked:
 			return fmt.Errorf("%w: row %d is %v, only REJECTED and BLOCKED can be discarded", ErrState, seq, r.state)
+		case r.unknown:
+			return fmt.Errorf("%w: row %d can only be requeued", ErrUnknownOutcome, seq)
 		}
 		_, err := tx.ExecContext(ctx, discardRow, seq)
 		return err
@@ -86,13 +108,18 @@ func (s *Store) Discard(ctx context.Context, seq int64, act Act) error {
 // situation is what an operator's act is judged by.
 type situation struct {
 	state       State
+	unknown     bool
+	lateAllowed bool
 	window, now int64
 	notAfter    sql.NullInt64
 }
 
+// errDryRun ends the transaction of an act that is only tried.
+var errDryRun = errors.New("outbox: dry run")
+
 const (
 	readSituation = `
-SELECT state, window_from, not_after, `
+SELECT state, outcome_unknown, late_allowed, window_from, not_after, `
 
 	readSituationFrom = `
 FROM orbit_outbox
@@ -113,19 +140,10 @@ func (s *Store) operate(ctx context.Context, seq int64, name string, act Act, af
 	if err := act.validate(); err != nil {
 		return err
 	}
-	err := s.tx(ctx, func(tx *sql.Tx) error {
-		var r situation
-		query := readSituation + s.dialect.Clock + readSituationFrom
-		// The plain read comes first: a locking read of a row that may be missing
-		// would lock the gap.
-		for _, lock := range []string{"", s.dialect.ForUpdate} {
-			err := tx.QueryRowContext(ctx, query+lock, seq).Scan(&r.state, &r.window, &r.notAfter, &r.now)
-			if errors.Is(err, sql.ErrNoRows) {
-				return fmt.Errorf("%w: %d", ErrNotFound, seq)
-			}
-			if err != nil {
-				return err
-			}
+	return s.act(ctx, name+" row", act, func(tx *sql.Tx) error {
+		r, err := s.readSituation(ctx, tx, seq)
+		if err != nil {
+			return err
 		}
 		if _, err := tx.ExecContext(ctx, fmt.Sprintf(journalAct, s.dialect.Clock),
 			[]byte(name), []byte(act.Operator), []byte(act.Reason), int64(after), seq); err != nil {
@@ -133,8 +151,42 @@ func (s *Store) operate(ctx context.Context, seq int64, name string, act Act, af
 		}
 		return f(tx, &r)
 	})
-	if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrState) || errors.Is(err, ErrTooOld) {
-		return err
+}
+
+// readSituation locks a row. The plain read comes first: a locking read of a row that may
+// be missing would lock the gap.
+func (s *Store) readSituation(ctx context.Context, tx *sql.Tx, seq int64) (r situation, err error) {
+	query := readSituation + s.dialect.Clock + readSituationFrom
+	for _, lock := range []string{"", s.dialect.ForUpdate} {
+		err := tx.QueryRowContext(ctx, query+lock, seq).Scan(&r.state, &r.unknown, &r.lateAllowed, &r.window, &r.notAfter, &r.now)
+		if errors.Is(err, sql.ErrNoRows) {
+			return r, fmt.Errorf("%w: %d", ErrNotFound, seq)
+		}
+		if err != nil {
+			return r, err
+		}
 	}
-	return failed(s.dialect, name+" row", err)
+	return r, nil
+}
+
+// act runs f in a transaction, which a dry run rolls back.
+func (s *Store) act(ctx context.Context, name string, act Act, f func(*sql.Tx) error) error {
+	err := s.tx(ctx, func(tx *sql.Tx) error {
+		if err := f(tx); err != nil || !act.DryRun {
+			return err
+		}
+		return errDryRun
+	})
+	if errors.Is(err, errDryRun) {
+		return nil
+	}
+	for _, own := range []error{ErrNotFound, ErrState, ErrTooOld, ErrTooLate, ErrUnknownOutcome, ErrNoHold} {
+		if errors.Is(err, own) {
+			return err
+		}
+	}
+	if err != nil {
+		return failed(s.dialect, name, err)
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,12 +28,18 @@ LIMIT ?`
 
 	deleteDelivered = `
 WHERE seq IN %s AND state = 2 AND settled_at <= ?`
+
+	// deleteAnswers names rows that are delivered, which no answer follows.
+	deleteAnswers = `
+DELETE FROM orbit_outbox_answer
+WHERE row_seq IN `
 )
 
 // Purge deletes rows that were delivered at least age ago. It looks at no more than
 // limit rows (at most 1000) that come after the given seq, and never touches a row
 // that is open, refused or blocked. To purge all, call it with Next until that is
-// zero. Purging a row ends the local detection of a duplicate; the server's stays.
+// zero. Purging a row ends the local detection of a duplicate; the server's stays. The
+// answers in its journal go with it, audit rows of operators stay (OUT-018).
 func (s *Store) Purge(ctx context.Context, age time.Duration, after int64, limit int) (Purged, error) {
 	if age < 0 || limit < 1 || limit > MaxRows {
 		return Purged{}, fmt.Errorf("outbox: purge of age %v and %d rows: age must not be negative, rows must be 1 to %d", age, limit, MaxRows)
@@ -56,6 +63,10 @@ func (s *Store) purge(ctx context.Context, age time.Duration, after int64, limit
 	}
 	p.Next = next
 	if len(old) > 0 {
+		// The answers go first: what is left of a purge that breaks off is found again.
+		if _, err := s.exec(ctx, deleteAnswers+sqldb.Placeholders(len(old)), seqArgs(nil, old)); err != nil {
+			return p, err
+		}
 		p.Rows, err = s.exec(ctx, s.remove+fmt.Sprintf(deleteDelivered, sqldb.Placeholders(len(old))), append(seqArgs(nil, old), before))
 	}
 	return p, err
@@ -82,4 +93,59 @@ func (s *Store) scanForPurge(ctx context.Context, before, after int64, limit int
 		next = rows[n-1].seq
 	}
 	return old, next, err
+}
+
+const countDelivered = `
+SELECT COUNT(*)
+FROM orbit_outbox
+WHERE state = 2 AND settled_at <= `
+
+// PurgeAll deletes what was delivered at least age ago, in batches of 500 rows with a
+// pause as long as the batch took, and writes one audit row. It returns how many rows are
+// gone, also with an error. A dry run counts them, which reads each delivered row.
+func (s *Store) PurgeAll(ctx context.Context, age time.Duration, act Act) (rows int64, err error) {
+	if err := act.validate(); err != nil {
+		return 0, err
+	}
+	if age < 0 {
+		return 0, fmt.Errorf("outbox: purge of age %v: must not be negative", age)
+	}
+	if act.DryRun {
+		err := s.db.Read().QueryRowContext(ctx, countDelivered+s.dialect.Clock+" - ?", age.Microseconds()).Scan(&rows)
+		if err != nil {
+			return 0, failed(s.dialect, "count delivered rows", err)
+		}
+		return rows, nil
+	}
+	rows, err = s.purgeBatches(ctx, age)
+	if rows == 0 && err != nil {
+		return 0, err
+	}
+	// What is gone is told even if the caller has given up meanwhile.
+	audit, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
+	defer cancel()
+	reason := fmt.Sprintf("%d rows delivered at least %v ago: %s", rows, age, act.Reason)
+	auditErr := s.act(audit, "purge", act, func(tx *sql.Tx) error { return s.journal(audit, tx, "purge", act.Operator, reason) })
+	return rows, errors.Join(err, auditErr)
+}
+
+const (
+	purgeRows    = 500
+	auditTimeout = 10 * time.Second
+)
+
+func (s *Store) purgeBatches(ctx context.Context, age time.Duration) (rows int64, err error) {
+	for next := int64(0); ; {
+		began := time.Now()
+		p, err := s.Purge(ctx, age, next, purgeRows)
+		rows += int64(p.Rows)
+		if next = p.Next; err != nil || next == 0 {
+			return rows, err
+		}
+		select {
+		case <-ctx.Done():
+			return rows, ctx.Err()
+		case <-time.After(time.Since(began)):
+		}
+	}
 }

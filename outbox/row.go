@@ -112,6 +112,8 @@ type Row struct {
 	Deduplicated bool
 	AcceptedAt   time.Time // by the platform's clock; zero unless Delivered
 	SettledAt    time.Time // when the row ceased to be Pending; zero while it is
+	// LateAllowed says that an operator wants the row sent although NotAfter has passed.
+	LateAllowed bool
 
 	// ReadAt is the database's time at which the row was read.
 	ReadAt time.Time

@@ -41,7 +41,7 @@ func (s *Store) Postpone(ctx context.Context, l Lease, seqs []int64, delay time.
 	if err != nil {
 		return 0, err
 	}
-	return s.settle(ctx, l, "postpone rows", postponeRows, seqs, args)
+	return s.settle(ctx, l, "postpone rows", postponeRows, seqs, args, &a)
 }
 
 // closeRows takes the state to write for rows with and without the mark of an unknown
@@ -78,13 +78,14 @@ func (s *Store) close(ctx context.Context, l Lease, act string, seqs []int64, ma
 	if err != nil {
 		return 0, err
 	}
-	return s.settle(ctx, l, act, closeRows, seqs, args)
+	return s.settle(ctx, l, act, closeRows, seqs, args, &a)
 }
 
-// settle runs one statement, whole by itself. It writes each row that it matches, so
-// that the engine's count is the number of rows written, whether the connection counts
-// rows found or rows changed. Only a full count is a verdict; else the lease is read.
-func (s *Store) settle(ctx context.Context, l Lease, act, set string, seqs []int64, args []any) (int, error) {
+// settle writes the answer to rows and into their journal, both under the lock of the
+// lease. It writes each row that it matches, so that the engine's count is the number of
+// rows written, whether the connection counts rows found or rows changed. Only a full
+// count is a verdict; else the lease is read.
+func (s *Store) settle(ctx context.Context, l Lease, act, set string, seqs []int64, args []any, a *Answer) (n int, err error) {
 	if len(seqs) == 0 {
 		return 0, nil
 	}
@@ -93,7 +94,18 @@ func (s *Store) settle(ctx context.Context, l Lease, act, set string, seqs []int
 	}
 	query := s.update + fmt.Sprintf(set, s.dialect.Clock, sqldb.Placeholders(len(seqs))) + s.epochIs
 	args = append(seqArgs(args, seqs), l.Shard, l.Shard, l.Epoch)
-	n, err := s.exec(ctx, query, args)
+	err = s.tx(ctx, func(tx *sql.Tx) error {
+		if err := s.noteAnswer(ctx, tx, l, seqs, a); err != nil {
+			return err
+		}
+		result, err := tx.ExecContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		changed, err := result.RowsAffected()
+		n = int(changed)
+		return err
+	})
 	if err != nil {
 		return 0, failed(s.dialect, act, err)
 	}

@@ -16,6 +16,10 @@ type Status struct {
 	OldestPending time.Time       // when the first of the pending rows was enqueued; zero without one
 	OldestDue     time.Time       // since when the first due row waits to be sent; zero without one
 	Leaders       []LeaderOfShard // of every shard that was ever led
+	Targets       []TargetReport  // by those who lead now
+	Holds         []Hold
+	// Findings are what is wrong, the worst first; none means that all is well.
+	Findings []Finding
 }
 
 // A LeaderOfShard tells who leads a shard.
@@ -32,8 +36,8 @@ SELECT state, COUNT(*), MIN(seq)
 FROM orbit_outbox
 GROUP BY state`
 
-	readCreated = `
-SELECT created_at
+	readOldest = `
+SELECT created_at, attempts, outcome_unknown
 FROM orbit_outbox
 WHERE seq = ?`
 
@@ -61,10 +65,8 @@ func (s *Store) status(ctx context.Context) (st Status, err error) {
 		return st, err
 	}
 	st.At = sqldb.Time(now)
-	if err := s.countStates(ctx, &st); err != nil {
-		return st, err
-	}
-	if st.OldestDue, err = s.oldestDue(ctx, now); err != nil {
+	oldest, err := s.countStates(ctx, &st)
+	if err != nil {
 		return st, err
 	}
 	st.Leaders, err = readAll(ctx, s.db.Read(), func(rows *sql.Rows) (l LeaderOfShard, err error) {
@@ -74,10 +76,23 @@ func (s *Store) status(ctx context.Context) (st Status, err error) {
 		l.Leader, l.Left = string(name), micros(left)
 		return l, err
 	}, readLeaders+s.dialect.Clock+readLeadersFrom)
+	if err != nil {
+		return st, err
+	}
+	if st.Targets, err = s.targets(ctx, st.Leaders); err != nil {
+		return st, err
+	}
+	if st.Holds, err = s.Holds(ctx); err != nil {
+		return st, err
+	}
+	d := newDiagnosis(&st, oldest)
+	err = s.eachLane(ctx, d.lane)
+	st.Findings = d.findings()
 	return st, err
 }
 
-func (s *Store) countStates(ctx context.Context, st *Status) error {
+// countStates counts, and returns what is to be known of the oldest pending row.
+func (s *Store) countStates(ctx context.Context, st *Status) (oldest oldestRow, err error) {
 	type count struct {
 		state    State
 		n, first int64
@@ -86,7 +101,7 @@ func (s *Store) countStates(ctx context.Context, st *Status) error {
 		return c, rows.Scan(&c.state, &c.n, &c.first)
 	}, countStates)
 	if err != nil {
-		return err
+		return oldest, err
 	}
 	st.Count = make(map[State]int64, len(counts))
 	for _, c := range counts {
@@ -95,35 +110,31 @@ func (s *Store) countStates(ctx context.Context, st *Status) error {
 			continue
 		}
 		var created int64
-		err := s.db.Read().QueryRowContext(ctx, readCreated, c.first).Scan(&created)
+		err := s.db.Read().QueryRowContext(ctx, readOldest, c.first).Scan(&created, &oldest.attempts, &oldest.unknown)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
+			return oldest, err
 		}
 		if err == nil {
-			st.OldestPending = sqldb.Time(created)
+			oldest.seq, st.OldestPending = c.first, sqldb.Time(created)
 		}
 	}
-	return nil
+	return oldest, nil
 }
 
-// oldestDue looks at the first row of each lane only.
-func (s *Store) oldestDue(ctx context.Context, now int64) (oldest time.Time, err error) {
+// eachLane looks at the first row of each lane only.
+func (s *Store) eachLane(ctx context.Context, look func(shard int, l Lane)) error {
 	shards, err := s.Shards(ctx)
 	if err != nil {
-		return oldest, err
+		return err
 	}
-	var wait time.Duration
 	for _, shard := range shards {
 		lanes, err := s.Lanes(ctx, shard)
 		if err != nil {
-			return oldest, err
+			return err
 		}
 		for _, l := range lanes {
-			wait = min(wait, l.Wait)
+			look(shard, l)
 		}
 	}
-	if wait < 0 {
-		oldest = sqldb.Time(now).Add(wait)
-	}
-	return oldest, nil
+	return nil
 }

@@ -55,7 +55,7 @@ func (e *entry) unsendable(window time.Duration) (outbox.Outcome, string) {
 		return outbox.OutcomeDamaged, "stored request does not match its SHA-256"
 	case now.Sub(e.row.WindowFrom) >= window:
 		return outbox.OutcomeTooOld, "the server may not know the key any more: a second task could come of it"
-	case !e.row.NotAfter.IsZero() && !now.Before(e.row.NotAfter):
+	case !e.row.NotAfter.IsZero() && !now.Before(e.row.NotAfter) && !e.row.LateAllowed:
 		return outbox.OutcomeExpired, "the time to send has passed"
 	}
 	return outbox.OutcomeNone, ""

@@ -29,7 +29,7 @@ const (
 )
 
 // The versions of the outbox schema that this program runs on (MIG-008).
-const minSchema, maxSchema = 1, 1
+const minSchema, maxSchema = 2, 2
 
 // settings are what flags say about relaying.
 type settings struct {

@@ -10,7 +10,9 @@ import (
 var operatorCases = []testCase{
 	{name: "RequeueSendsTheSameAgain", run: requeueSendsTheSameAgain},
 	{name: "RequeueOfAnOldRowNeedsTheRisk", run: requeueOfAnOldRowNeedsTheRisk},
-	{name: "RequeueAfterTheLatestSendIsRefused", run: requeueAfterTheLatestSendIsRefused},
+	{name: "RequeueAfterTheLatestSendNeedsTheRisk", run: requeueAfterTheLatestSendNeedsTheRisk},
+	{name: "WhatIsUnknownIsNeverDiscarded", run: whatIsUnknownIsNeverDiscarded},
+	{name: "ADryRunChangesNothing", run: aDryRunChangesNothing},
 	{name: "ActsFitTheState", run: actsFitTheState},
 	{name: "ActsNeedANameAndAReason", run: actsNeedANameAndAReason},
 	{name: "HoldsCoverTheirScope", run: holdsCoverTheirScope},
@@ -28,7 +30,7 @@ func (s *suite) blocked(key string) int64 {
 func requeueSendsTheSameAgain(s *suite) {
 	seq := s.blocked("a")
 	window := s.get(seq).WindowFrom
-	if err := s.Store.Requeue(s.ctx, seq, operator, false); err != nil {
+	if err := s.Store.Requeue(s.ctx, seq, operator, 0); err != nil {
 		s.Fatal(err)
 	}
 	r := s.wantState(seq, outbox.Pending)
@@ -49,12 +51,13 @@ func requeueOfAnOldRowNeedsTheRisk(s *suite) {
 	seq := s.blocked("a")
 	old := time.Now().Add(-outbox.SendWindow - time.Minute)
 	s.exec("UPDATE orbit_outbox SET window_from = ? WHERE seq = ?", old.UnixMicro(), seq)
-	s.wantError("Requeue", s.Store.Requeue(s.ctx, seq, operator, false), outbox.ErrTooOld)
+	s.wantError("Requeue", s.Store.Requeue(s.ctx, seq, operator, 0), outbox.ErrTooOld)
 	s.wantState(seq, outbox.Blocked)
 	if entries := s.journal(seq); len(entries) != 0 {
 		s.Fatalf("journal has %+v for an act that was refused", entries)
 	}
-	if err := s.Store.Requeue(s.ctx, seq, operator, true); err != nil {
+	s.wantError("Requeue with another risk", s.Store.Requeue(s.ctx, seq, operator, outbox.LateRisk), outbox.ErrTooOld)
+	if err := s.Store.Requeue(s.ctx, seq, operator, outbox.DuplicateRisk); err != nil {
 		s.Fatal(err)
 	}
 	if r := s.wantState(seq, outbox.Pending); r.ReadAt.Sub(r.WindowFrom) > time.Minute {
@@ -62,11 +65,67 @@ func requeueOfAnOldRowNeedsTheRisk(s *suite) {
 	}
 }
 
-func requeueAfterTheLatestSendIsRefused(s *suite) {
+// A row of which a send is unknown can be closed by an answer only, so there must be a
+// way to send it (OUT-013, OUT-016).
+func requeueAfterTheLatestSendNeedsTheRisk(s *suite) {
 	seq := s.blocked("a")
 	s.exec("UPDATE orbit_outbox SET not_after = ? WHERE seq = ?", time.Now().Add(-time.Minute).UnixMicro(), seq)
-	s.wantError("Requeue", s.Store.Requeue(s.ctx, seq, operator, true), outbox.ErrState)
+	s.wantError("Requeue", s.Store.Requeue(s.ctx, seq, operator, outbox.DuplicateRisk), outbox.ErrTooLate)
 	s.wantState(seq, outbox.Blocked)
+	if err := s.Store.Requeue(s.ctx, seq, operator, outbox.LateRisk); err != nil {
+		s.Fatal(err)
+	}
+	if r := s.wantState(seq, outbox.Pending); !r.LateAllowed || r.NotAfter.IsZero() {
+		s.Fatalf("row is %+v, want its latest time kept and waived", r)
+	}
+}
+
+// OUT-012, OUT-013: neither by itself nor after a refusal that answers for another send.
+func whatIsUnknownIsNeverDiscarded(s *suite) {
+	seqs := s.enqueueKeys("unknown-then-refused", "refused-after-take-over", "conflict", "refused")
+	l := s.lead()
+	n, err := s.Store.Postpone(s.ctx, l, []int64{seqs[0], seqs[2]}, 0, outbox.Answer{Outcome: outbox.OutcomeUnknown, Unknown: true})
+	s.want("Postpone", 2, n, err)
+	n, err = s.Store.Reject(s.ctx, l, []int64{seqs[0], seqs[3]}, refusal(outbox.OutcomeRefused))
+	s.want("Reject", 2, n, err)
+	suspect := refusal(outbox.OutcomeNeedsPerson)
+	suspect.Unknown = true
+	n, err = s.Store.Block(s.ctx, l, seqs[1:2], suspect)
+	s.want("Block", 1, n, err)
+	n, err = s.Store.Reject(s.ctx, l, seqs[2:3], refusal(outbox.OutcomeConflict)) // answers for every send
+	s.want("Reject", 1, n, err)
+	for _, seq := range seqs[:2] {
+		s.wantError("Discard", s.Store.Discard(s.ctx, seq, operator), outbox.ErrUnknownOutcome)
+		if r := s.wantState(seq, outbox.Blocked); !r.Last.Unknown || len(s.journal(seq)) != 0 {
+			s.Fatalf("a refused discard left %+v and journal %+v", r.Last, s.journal(seq))
+		}
+	}
+	for _, seq := range seqs[2:] {
+		if err := s.Store.Discard(s.ctx, seq, operator); err != nil {
+			s.Fatal(err)
+		}
+		s.wantState(seq, outbox.Discarded)
+	}
+}
+
+func aDryRunChangesNothing(s *suite) {
+	seq := s.blocked("a")
+	try := operator
+	try.DryRun = true
+	before := s.get(seq)
+	for name, err := range map[string]error{
+		"Requeue": s.Store.Requeue(s.ctx, seq, try, 0), "Discard": s.Store.Discard(s.ctx, seq, try), "Hold": s.Store.Hold(s.ctx, target, "", try),
+	} {
+		if err != nil {
+			s.Fatalf("%s as a dry run = %v", name, err)
+		}
+	}
+	s.wantError("Unhold as a dry run", s.Store.Unhold(s.ctx, target, "", try), outbox.ErrNoHold)
+	s.wantError("Discard of a missing row as a dry run", s.Store.Discard(s.ctx, seq+1000, try), outbox.ErrNotFound)
+	if after := s.get(seq); after.State != before.State || !after.DueAt.Equal(before.DueAt) || len(s.journal(seq)) != 0 || len(s.journal(0)) != 0 {
+		s.Fatalf("a dry run made %+v of %+v, with an audit row or not", after, before)
+	}
+	s.holds(0)
 }
 
 func actsFitTheState(s *suite) {
@@ -80,7 +139,7 @@ func actsFitTheState(s *suite) {
 		s.Fatal(err)
 	}
 	for i, want := range []outbox.State{outbox.Pending, outbox.Delivered, outbox.Rejected, outbox.Discarded} {
-		s.wantError("Requeue of a row that is "+want.String(), s.Store.Requeue(s.ctx, seqs[i], operator, true), outbox.ErrState)
+		s.wantError("Requeue of a row that is "+want.String(), s.Store.Requeue(s.ctx, seqs[i], operator, outbox.DuplicateRisk|outbox.LateRisk), outbox.ErrState)
 		if want != outbox.Rejected {
 			s.wantError("Discard of a row that is "+want.String(), s.Store.Discard(s.ctx, seqs[i], operator), outbox.ErrState)
 		}
@@ -94,7 +153,7 @@ func actsNeedANameAndAReason(s *suite) {
 	acts := []outbox.Act{{}, {Operator: "anna"}, {Reason: "why"}, {Operator: strings.Repeat("a", 129), Reason: "why"}, {Operator: "anna", Reason: strings.Repeat("w", 1025)}}
 	for _, act := range acts {
 		for _, err := range []error{
-			s.Store.Requeue(s.ctx, seq, act, true), s.Store.Discard(s.ctx, seq, act),
+			s.Store.Requeue(s.ctx, seq, act, 0), s.Store.Discard(s.ctx, seq, act),
 			s.Store.Hold(s.ctx, target, "", act), s.Store.Unhold(s.ctx, target, "", act),
 		} {
 			if err == nil {
@@ -129,13 +188,11 @@ func holdsCoverTheirScope(s *suite) {
 	if err := s.Store.Unhold(s.ctx, target, "", operator); err != nil {
 		s.Fatal(err)
 	}
-	if err := s.Store.Unhold(s.ctx, "elsewhere", "", operator); err != nil { // none there
-		s.Fatal(err)
-	}
+	s.wantError("Unhold of what is not held", s.Store.Unhold(s.ctx, "elsewhere", "", operator), outbox.ErrNoHold)
 	if holds := s.holds(2); holds[0].Target != "" || holds[1].QueueID != queue {
 		s.Fatalf("holds are %+v, want those of everything and of the queue", holds)
 	}
-	if entries := s.journal(0); len(entries) != 8 || entries[7].Action != "unhold" || !strings.Contains(entries[7].Act.Reason, operator.Reason) {
+	if entries := s.journal(0); len(entries) != 7 || entries[6].Action != "unhold" || !strings.Contains(entries[6].Act.Reason, operator.Reason) {
 		s.Fatalf("journal of holds is %+v", entries)
 	}
 	for _, scope := range [][2]string{{"", queue}, {"no blanks", ""}, {target, "short"}} {

@@ -37,14 +37,21 @@ type Store interface {
 	Block(context.Context, outbox.Lease, []int64, outbox.Answer) (int, error)
 	Postpone(context.Context, outbox.Lease, []int64, time.Duration, outbox.Answer) (int, error)
 
-	Requeue(ctx context.Context, seq int64, act outbox.Act, acceptDuplicateRisk bool) error
+	Requeue(ctx context.Context, seq int64, act outbox.Act, risks outbox.Risk) error
 	Discard(ctx context.Context, seq int64, act outbox.Act) error
 	Hold(ctx context.Context, target, queueID string, act outbox.Act) error
 	Unhold(ctx context.Context, target, queueID string, act outbox.Act) error
 	Holds(context.Context) ([]outbox.Hold, error)
 	Journal(ctx context.Context, seq, after int64, limit int) ([]outbox.Entry, error)
+	Attempts(ctx context.Context, seq int64) ([]outbox.Attempt, error)
+	Show(ctx context.Context, seq int64) (outbox.History, error)
+	List(ctx context.Context, f outbox.Filter, after int64, limit int) ([]outbox.Row, error)
+	Verify(ctx context.Context, after int64, limit int) (outbox.Verified, error)
 	Purge(ctx context.Context, age time.Duration, after int64, limit int) (outbox.Purged, error)
+	PurgeAll(ctx context.Context, age time.Duration, act outbox.Act) (int64, error)
+	ReportTarget(context.Context, outbox.Lease, outbox.TargetReport) error
 	Status(context.Context) (outbox.Status, error)
+	Doctor(context.Context) ([]outbox.Check, error)
 }
 
 // A Database is a fresh, migrated business database and the outbox in it, with one shard.
@@ -64,7 +71,7 @@ type Database struct {
 // TestOutbox runs the suite, its cases side by side. Open returns a database of its own
 // to each case.
 func TestOutbox(t *testing.T, open func(testing.TB) Database) {
-	for _, group := range [][]testCase{enqueueCases, dueCases, leaseCases, settleCases, operatorCases, purgeCases} {
+	for _, group := range [][]testCase{enqueueCases, dueCases, leaseCases, settleCases, journalCases, operatorCases, lookCases, purgeCases} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

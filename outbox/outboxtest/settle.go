@@ -266,9 +266,9 @@ func frozenColumnsNeverChange(s *suite) {
 			_, err := s.Store.Block(s.ctx, l, []int64{seq}, refusal(outbox.OutcomeNeedsPerson))
 			return err
 		}},
-		{"requeue", func() error { return s.Store.Requeue(s.ctx, seq, operator, true) }},
+		{"requeue", func() error { return s.Store.Requeue(s.ctx, seq, operator, 0) }},
 		{"reject", func() error {
-			_, err := s.Store.Reject(s.ctx, l, []int64{seq}, refusal(outbox.OutcomeRefused))
+			_, err := s.Store.Reject(s.ctx, l, []int64{seq}, refusal(outbox.OutcomeConflict))
 			return err
 		}},
 		{"discard", func() error { return s.Store.Discard(s.ctx, seq, operator) }},
@@ -288,7 +288,7 @@ func frozenColumnsNeverChange(s *suite) {
 // frozen renders the columns of a row that are never updated.
 func frozen(r outbox.Row) string {
 	r.State, r.DueAt, r.WindowFrom, r.Attempts, r.Last = 0, time.Time{}, time.Time{}, 0, outbox.Answer{}
-	r.TaskID, r.Deduplicated, r.AcceptedAt, r.SettledAt, r.ReadAt = "", false, time.Time{}, time.Time{}, time.Time{}
+	r.TaskID, r.Deduplicated, r.AcceptedAt, r.SettledAt, r.LateAllowed, r.ReadAt = "", false, time.Time{}, time.Time{}, false, time.Time{}
 	return fmt.Sprintf("%+v", r)
 }
 
