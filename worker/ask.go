@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"time"
 
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/wire"
 )
 
@@ -130,7 +132,7 @@ func (c *Conn) answer(frame wire.Envelope) error {
 		}
 		return err
 	case frame.Type != q.want:
-		return broken("%s: is no answer to %s", printable(frame.Type), q.act)
+		return broken("type: %s is no answer to %s", printable(frame.Type), q.act)
 	}
 	if err := q.read(frame.Data); err != nil {
 		return err
@@ -205,11 +207,21 @@ func (c *Conn) Finish(ctx context.Context, a Attempt, r Report) (Confirmation, e
 	got, err := ask(ctx, c, wire.TypeFinish, wire.TypeFinished, data, func(m *wire.Finished) error {
 		switch m.Status {
 		case wire.FinishRecorded, wire.FinishFinished, wire.FinishExpired, wire.FinishReplaced:
-			return a.sameAs(wire.TypeFinished, m.AttemptID, m.Epoch)
+			return cmp.Or(checkState(m.TaskState), a.sameAs(wire.TypeFinished, m.AttemptID, m.Epoch))
 		}
 		return broken("%s: status is unknown", wire.TypeFinished)
 	})
 	return Confirmation{Recorded: got.Status == wire.FinishRecorded, Status: got.Status, TaskState: got.TaskState}, err
+}
+
+// checkState refuses a state that no task has. It may be left out.
+func checkState(state string) error {
+	switch state {
+	case "", orbit.StateWaiting, orbit.StateLeased, orbit.StateRunning, orbit.StateNeedsReview,
+		orbit.StateSucceeded, orbit.StateFailed, orbit.StateCancelled:
+		return nil
+	}
+	return broken("%s: task_state is unknown", wire.TypeFinished)
 }
 
 // Return hands back an assignment that was not started.
@@ -231,8 +243,11 @@ func (a Attempt) wire() wire.Attempt { return wire.Attempt{AttemptID: a.ID, Epoc
 
 // sameAs holds an answer to the attempt that was asked about.
 func (a Attempt) sameAs(kind, id string, epoch uint64) error {
-	if (Attempt{ID: id, Epoch: epoch}) != a {
-		return broken("%s: answers for another attempt or epoch", kind)
+	switch {
+	case id != a.ID:
+		return broken("%s: attempt_id is that of another attempt", kind)
+	case epoch != a.Epoch:
+		return broken("%s: epoch is not that of the attempt", kind)
 	}
 	return nil
 }

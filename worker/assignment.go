@@ -1,10 +1,13 @@
 package worker
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"math"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/wire"
@@ -50,14 +53,14 @@ func (c *Conn) readAssign(data []byte) (*Assignment, error) {
 	if err := decode(wire.TypeAssign, data, &m); err != nil {
 		return nil, err
 	}
-	if err := checkIdentities(&m); err != nil {
+	if err := cmp.Or(checkIdentities(&m), checkTask(&m.Task)); err != nil {
 		return nil, err
 	}
 	if !c.registration.consumes(m.Task.QueueID) {
 		return nil, broken("task.assign: task.queue_id was not registered")
 	}
 	if !c.registration.serves(Handler{Name: m.Task.Handler, Version: m.Task.HandlerVersion}) {
-		return nil, broken("task.assign: task.handler with this version was not registered")
+		return nil, broken("task.assign: task.handler with this task.handler_version was not registered")
 	}
 	token, err := readToken(&m, c.registration.ConcurrencyKeys)
 	if err != nil {
@@ -94,14 +97,31 @@ func checkIdentities(m *wire.Assign) error {
 		}
 	}
 	switch {
-	case m.Epoch == 0:
-		return broken("task.assign: epoch must not be zero")
+	case m.Epoch == 0 || m.Epoch > math.MaxInt64:
+		return broken("task.assign: epoch must be 1 to %d", math.MaxInt64)
 	case m.Task.RetryOf != "" && !orbit.ValidID(m.Task.RetryOf):
 		return broken("task.assign: task.retry_of must be 32 lower-case hexadecimal characters")
 	case len(m.Task.Payload) == 0 || string(m.Task.Payload) == "null":
 		return broken("task.assign: task.payload must be present and not null")
 	case m.Traceparent != "" && orbit.ValidateTraceparent(m.Traceparent) != nil:
 		return broken("task.assign: traceparent must be a W3C traceparent")
+	}
+	return nil
+}
+
+// checkTask holds what is said of a task to the rules under which tasks are accepted.
+func checkTask(t *wire.Task) error {
+	switch {
+	case !validName(t.PayloadVersion, orbit.MaxPayloadVersion):
+		return broken("task.assign: task.payload_version must be a version of 1 to %d characters", orbit.MaxPayloadVersion)
+	case utf8.RuneCountInString(t.BusinessKey) > orbit.MaxBusinessKey:
+		return broken("task.assign: task.business_key must be at most %d characters", orbit.MaxBusinessKey)
+	case t.Priority > orbit.MaxPriority:
+		return broken("task.assign: task.priority must be at most %d", orbit.MaxPriority)
+	case t.RecoverySafety != orbit.RecoveryReconcileOnly && t.RecoverySafety != orbit.RecoveryIdempotent:
+		return broken("task.assign: task.recovery_safety is unknown")
+	case t.AttemptNumber == 0:
+		return broken("task.assign: task.attempt_number must not be zero")
 	}
 	return nil
 }

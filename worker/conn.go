@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,31 +159,44 @@ func (c *Conn) registered(frame wire.Envelope, id string) error {
 		}
 		return refusal
 	case frame.Type != wire.TypeHelloOK || frame.Ref != id:
-		return broken("the first message must be the answer to hello")
+		return broken("type and ref: the first message must be hello.ok in answer to hello")
 	}
 	var ok wire.HelloOK
 	if err := decode(wire.TypeHelloOK, frame.Data, &ok); err != nil {
 		return err
 	}
-	if ok.LeaseMS == 0 {
+	const longest = 64
+	switch {
+	case ok.LeaseMS == 0:
 		return broken("hello.ok: lease_ms must not be zero")
+	case ok.MaxFrame == 0:
+		return broken("hello.ok: max_frame must not be zero")
+	case ok.NodeID == "" || len(ok.NodeID) > longest:
+		return broken("hello.ok: node_id must be 1 to %d bytes", longest)
 	}
 	c.session = Session{NodeID: ok.NodeID, Lease: millis(ok.LeaseMS), ServerTime: ok.ServerTime}
-	for _, a := range ok.Attempts {
+	for i, a := range ok.Attempts {
 		one := Attempt{ID: a.AttemptID, Epoch: a.Epoch}
-		if !one.valid() {
-			return broken("hello.ok: attempts: attempt_id or epoch is not valid")
+		if rule := one.fault(); rule != "" {
+			return broken("hello.ok: attempts[%d].%s", i, rule)
 		}
 		c.session.Attempts = append(c.session.Attempts, one)
 	}
-	if ok.MaxFrame > 0 {
-		c.maxFrame = min(c.maxFrame, ok.MaxFrame)
-	}
+	c.maxFrame = min(c.maxFrame, ok.MaxFrame)
 	c.ping = pingInterval(ok.PingMS)
 	return nil
 }
 
-func (a Attempt) valid() bool { return orbit.ValidID(a.ID) && a.Epoch > 0 }
+// fault names the part of a that breaks a rule, or is empty.
+func (a Attempt) fault() string {
+	switch {
+	case !orbit.ValidID(a.ID):
+		return "attempt_id must be 32 lower-case hexadecimal characters"
+	case a.Epoch == 0 || a.Epoch > math.MaxInt64:
+		return fmt.Sprintf("epoch must be 1 to %d", math.MaxInt64)
+	}
+	return ""
+}
 
 func pingInterval(ms uint64) time.Duration {
 	if ms == 0 {

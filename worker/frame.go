@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/strictjson"
 	"github.com/orbitkit/orbit/internal/wire"
 )
@@ -49,16 +51,27 @@ func decodeFrame(text []byte) (frame wire.Envelope, err error) {
 	if err := strictjson.DecodeInside(text, &frame, levelsOfEnvelope); err != nil {
 		return frame, notStrict("frame", err)
 	}
-	if frame.Type == "" {
+	switch {
+	case frame.Type == "":
 		return frame, broken("frame: type is missing")
+	case frame.ID != "":
+		return frame, broken("frame: id is not for messages of a server")
+	case frame.Ref != "" && !isName(frame.Ref):
+		return frame, broken("frame: ref must be 1 to 64 printable ASCII characters without blanks")
 	}
 	return frame, nil
 }
 
-// decode reads the data of a message of this kind. No data is an empty object.
+// isName reports whether text may name a message or a report.
+func isName(text string) bool {
+	const longest = 64
+	return text != "" && len(text) <= longest && strings.IndexFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }) < 0
+}
+
+// decode reads the data of a message of this kind. The server never leaves it out.
 func decode(kind string, data []byte, v any) error {
 	if len(data) == 0 {
-		data = []byte("{}")
+		return broken("%s: data is required", kind)
 	}
 	if err := strictjson.DecodeInside(data, v, levelsOfData); err != nil {
 		return notStrict(kind, err)
@@ -74,14 +87,19 @@ func notStrict(kind string, err error) error {
 	return broken("%s: %v", kind, err)
 }
 
+const mostCode = 64
+
 // readRefusal turns the data of an error message into what the asker gets.
 func readRefusal(act string, data []byte) (*RefusedError, error) {
 	var e wire.Error
 	if err := decode(wire.TypeError, data, &e); err != nil {
 		return nil, err
 	}
-	if e.Code == "" {
-		return nil, broken("error: code is missing")
+	switch {
+	case e.Code == "" || len(e.Code) > mostCode:
+		return nil, broken("error: code must be 1 to %d bytes", mostCode)
+	case e.AttemptID != "" && !orbit.ValidID(e.AttemptID):
+		return nil, broken("error: attempt_id must be 32 lower-case hexadecimal characters")
 	}
 	return &RefusedError{Act: act, Code: e.Code, Message: e.Message, AttemptID: e.AttemptID}, nil
 }

@@ -83,8 +83,7 @@ func checkText(field, text string, most int) error {
 }
 
 func (r Report) validate() error {
-	const longest = 64
-	if r.Receipt == "" || len(r.Receipt) > longest || strings.IndexFunc(r.Receipt, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0 {
+	if !isName(r.Receipt) {
 		return &orbit.InvalidArgumentError{Field: "receipt", Rule: "must be 1 to 64 printable ASCII characters without blanks"}
 	}
 	switch r.Outcome {

@@ -167,16 +167,17 @@ func TestBrokenDispatchClosesTheConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			breaks(t, `{"type":"task.assign","id":"s","data":`+c.data+`}`, c.rule)
+			breaks(t, `{"type":"task.assign","data":`+c.data+`}`, c.rule)
 		})
 	}
 	for name, c := range map[string]struct{ frame, rule string }{
 		"NoJSON":         {`{"type":`, "cut off"},
 		"TrailingData":   {`{"type":"drain.ok"} x`, "nothing after it"},
-		"UnknownType":    {`{"type":"task.jump","id":"1"}`, "type is unknown"},
+		"UnknownType":    {`{"type":"task.jump"}`, "type is unknown"},
+		"AnIdentity":     {`{"type":"task.cancel","id":"s","data":{"attempt_id":"` + id("5") + `","epoch":1}}`, "id is not for"},
 		"NoType":         {`{"ref":"1"}`, "type: is required"},
 		"CancelOfNobody": {`{"type":"task.cancel","data":{"attempt_id":"5","epoch":1}}`, "attempt_id"},
-		"ErrorNoCode":    {`{"type":"error","data":{"code":"","message":""}}`, "code is missing"},
+		"ErrorNoCode":    {`{"type":"error","data":{"code":"","message":""}}`, "code must be"},
 		"TooLarge":       {`{"type":"` + strings.Repeat("x", wire.MaxFrame) + `"}`, "at most 524288 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,6 +121,12 @@ func (c *Conn) receive() (wire.Envelope, error) {
 // handle takes one frame. An error ends the connection.
 func (c *Conn) handle(frame wire.Envelope) error {
 	switch frame.Type {
+	case wire.TypeAssign, wire.TypeCancel, wire.TypeServerDraining:
+		if frame.Ref != "" {
+			return broken("%s: ref is for answers", frame.Type)
+		}
+	}
+	switch frame.Type {
 	case wire.TypeAssign:
 		a, err := c.readAssign(frame.Data)
 		return c.deliver(a, err)
@@ -131,10 +137,20 @@ func (c *Conn) handle(frame wire.Envelope) error {
 		e, err := readDraining(frame.Data)
 		return c.deliver(e, err)
 	}
-	if frame.Ref == "" && frame.Type != wire.TypeError {
-		return broken("frame: type is unknown, or ref is missing")
+	switch {
+	case frame.Type == wire.TypeError:
+	case !answers[frame.Type]:
+		return broken("frame: type is unknown")
+	case frame.Ref == "":
+		return broken("%s: ref is missing", frame.Type)
 	}
 	return c.answer(frame)
+}
+
+// answers are the types that answer a question, beside error.
+var answers = map[string]bool{
+	wire.TypeHelloOK: true, wire.TypeStarted: true, wire.TypeResumed: true, wire.TypeRenewed: true,
+	wire.TypeFinished: true, wire.TypeReturned: true, wire.TypeDrainOK: true,
 }
 
 func (c *Conn) deliver(e Event, err error) error {
@@ -155,8 +171,8 @@ func readCancel(data []byte) (*Cancellation, error) {
 		return nil, err
 	}
 	e := &Cancellation{Attempt: Attempt{ID: m.AttemptID, Epoch: m.Epoch}, Reason: m.Reason}
-	if !e.Attempt.valid() {
-		return nil, broken("task.cancel: attempt_id or epoch is not valid")
+	if rule := e.Attempt.fault(); rule != "" {
+		return nil, broken("task.cancel: %s", rule)
 	}
 	return e, nil
 }

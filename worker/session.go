@@ -57,9 +57,14 @@ func (w *Worker) session(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// held are the attempts that a new connection has to be told of.
+// held are the attempts that a new connection is told of and that it has to settle before
+// it gets others. Those that are being handed back are not: they are settled by that.
 func (w *Worker) held() (ids []Attempt) {
-	w.each(func(a *attempt) { ids = append(ids, a.id) })
+	w.each(func(a *attempt) {
+		if !a.unwanted {
+			ids = append(ids, a.id)
+		}
+	})
 	return ids
 }
 
