@@ -17,6 +17,7 @@ type message struct {
 		AttemptID        string `json:"attempt_id"`
 		Status           string `json:"status"`
 		Code             string `json:"code"`
+		LeaseMS          int64  `json:"lease_ms"`
 		ConcurrencyToken string `json:"concurrency_token"`
 		Task             struct {
 			ID             string `json:"id"`

@@ -45,6 +45,9 @@ type event struct {
 	Kind string `json:"kind,omitempty"`
 	ID   string `json:"id,omitempty"`
 	Ref  string `json:"ref,omitempty"`
+	// Conn tells connections of one process apart: ids of messages begin anew on each.
+	Conn  int           `json:"conn,omitempty"`
+	Lease time.Duration `json:"lease,omitempty"` // that the message grants
 	// Of stats.
 	Goroutines, Files int    `json:",omitempty"`
 	Heap              uint64 `json:",omitempty"`

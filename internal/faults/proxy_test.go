@@ -23,7 +23,7 @@ type proxy struct {
 	loseDown string // after a message of this type has arrived, nothing of the node comes back
 	silent   bool   // nothing passes, nothing ends
 	lost     []message
-	missed   int // ends of connections that the other side was not told of
+	dropped  int // connections that the node ended while nobody could tell the worker
 	hellos   int // registrations that were confirmed to workers
 }
 
@@ -90,7 +90,9 @@ func (r *relayed) ended(other net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.silent {
-		p.missed++
+		if other == r.client {
+			p.dropped++
+		}
 		return
 	}
 	other.Close()

@@ -71,9 +71,11 @@ func (p *process) staysLike(s *scene, before event) {
 	s.Helper()
 	const few, some = 12, 8 << 20
 	var e event
+	defer func() { // also when it waits in vain
+		s.Logf("%s: goroutines %d → %d, files %d → %d, heap %d → %d KiB", p.name, before.Goroutines, e.Goroutines, before.Files, e.Files, before.Heap>>10, e.Heap>>10)
+	}()
 	poll(s.T, p.name+" to be as before", func() bool {
 		e = p.stats(s.T)
 		return e.Goroutines <= before.Goroutines+few && e.Files <= before.Files+few && e.Heap <= before.Heap+some
 	})
-	s.Logf("%s: goroutines %d → %d, files %d → %d, heap %d → %d KiB", p.name, before.Goroutines, e.Goroutines, before.Files, e.Files, before.Heap>>10, e.Heap>>10)
 }

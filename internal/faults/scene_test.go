@@ -22,6 +22,7 @@ import (
 const (
 	handlerName    = "work"
 	handlerVersion = "v1"
+	otherVersion   = "v2" // the same, for tasks that compete in a lane of their own
 	// usualLease is long enough for two busy cores and short enough to be waited for.
 	usualLease = 3 * time.Second
 )
@@ -195,6 +196,7 @@ type order struct {
 	reconcil bool   // RECONCILE_ONLY instead of IDEMPOTENT
 	timeout  time.Duration
 	attempts uint64 // most attempts
+	other    bool   // for the handler of the other version
 }
 
 // submit submits a task that is expected to end SUCCEEDED, and returns its id.
@@ -211,6 +213,9 @@ func (s *scene) submit(c *orbit.Client, o order) string {
 	}
 	if o.reconcil {
 		r.RecoverySafety = orbit.RecoveryReconcileOnly
+	}
+	if o.other {
+		r.HandlerVersion = otherVersion
 	}
 	if o.timeout > 0 {
 		r.Retry.AttemptTimeoutMS = uint64(o.timeout.Milliseconds())

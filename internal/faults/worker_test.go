@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,6 +39,7 @@ type laborer struct {
 	cfg      workerConfig
 	resource *resource // nil without a guarded resource
 	worker   *worker.Worker
+	conns    atomic.Int64
 
 	mu       sync.Mutex
 	released map[string]chan struct{} // by task; closed when its handler may return
@@ -87,9 +89,12 @@ func (l *laborer) tell(e event) { journal(l.cfg.Name, e) }
 
 func (l *laborer) config() worker.Config {
 	c := worker.Config{
-		Queues:       []string{l.cfg.Queue},
-		Capacity:     cmp.Or(l.cfg.Capacity, 4),
-		Handlers:     map[worker.Handler]worker.HandlerFunc{{Name: handlerName, Version: handlerVersion}: l.handle},
+		Queues:   []string{l.cfg.Queue},
+		Capacity: cmp.Or(l.cfg.Capacity, 4),
+		Handlers: map[worker.Handler]worker.HandlerFunc{
+			{Name: handlerName, Version: handlerVersion}: l.handle,
+			{Name: handlerName, Version: otherVersion}:   l.handle,
+		},
 		DrainTimeout: cmp.Or(l.cfg.Drain, 5*time.Second),
 		StopTimeout:  cmp.Or(l.cfg.Stop, time.Second),
 		MinReconnect: time.Millisecond,
@@ -228,17 +233,22 @@ func (l *laborer) dial(ctx context.Context, network, address string) (net.Conn, 
 	if err != nil || !l.cfg.Tap {
 		return conn, err
 	}
+	id := int(l.conns.Add(1))
 	return &tapped{
 		Conn: conn,
-		out:  scanner{skipHead: true, each: func(text []byte) { l.overheard(evSent, text) }},
-		in:   scanner{skipHead: true, each: func(text []byte) { l.overheard(evGot, text) }},
+		out:  scanner{skipHead: true, each: func(text []byte) { l.overheard(id, evSent, text) }},
+		in:   scanner{skipHead: true, each: func(text []byte) { l.overheard(id, evGot, text) }},
 	}, nil
 }
 
 // overheard journals a message.
-func (l *laborer) overheard(what string, text []byte) {
+func (l *laborer) overheard(conn int, what string, text []byte) {
 	m := parseMessage(text)
-	l.tell(event{What: what, Kind: m.Type, ID: m.ID, Ref: m.Ref, Attempt: m.Data.AttemptID, Text: cmp.Or(m.Data.Code, m.Data.Status), Token: m.token(), Key: m.Data.Task.ConcurrencyKey, Task: m.Data.Task.ID})
+	l.tell(event{
+		What: what, Kind: m.Type, ID: m.ID, Ref: m.Ref, Conn: conn, Attempt: m.Data.AttemptID,
+		Text: cmp.Or(m.Data.Code, m.Data.Status), Lease: time.Duration(m.Data.LeaseMS) * time.Millisecond,
+		Token: m.token(), Key: m.Data.Task.ConcurrencyKey, Task: m.Data.Task.ID,
+	})
 }
 
 // A tapped connection is scanned in both directions. What is sent is noted before it
