@@ -67,6 +67,8 @@ type session struct {
 	hello    *wire.Hello // nil before it
 	credit   int
 	draining bool
+	open     map[string]bool // attempts that must be settled before anything is assigned
+	patience *time.Timer     // for that
 }
 
 // NewServer opens a Server. It is closed when the test ends.
@@ -199,7 +201,12 @@ func (s *Server) meet(c *Conn) func(Message) bool {
 func (s *Server) part(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sessions = slices.DeleteFunc(s.sessions, func(one *session) bool { return one.conn == c })
+	s.sessions = slices.DeleteFunc(s.sessions, func(one *session) bool {
+		if one.conn == c && one.patience != nil {
+			one.patience.Stop()
+		}
+		return one.conn == c
+	})
 }
 
 // take deals with one message, and with what has been planted for it.
@@ -216,6 +223,9 @@ func (s *Server) take(one *session, m Message) {
 		r = refusal(f.Refuse, "refused by the test", attemptOf(m))
 	} else {
 		r = s.handle(one, m)
+	}
+	if f.Refuse != orbit.CodeUnavailable {
+		delete(one.open, attemptOf(m))
 	}
 	switch {
 	case f.Lose:
@@ -262,6 +272,9 @@ func (s *Server) register(one *session, m Message) reply {
 	if err := m.Decode(&h); err != nil {
 		return s.breach(m, err.Error())
 	}
+	if len(h.Held) > 3*h.Capacity {
+		return s.breach(m, "held must be at most three for each of capacity")
+	}
 	for _, queue := range h.Queues {
 		if !s.queues[queue] {
 			r := refusal(orbit.CodeNotFound, "queue "+queue+" does not exist", "")
@@ -292,7 +305,25 @@ func (s *Server) register(one *session, m Message) reply {
 	for a := range s.held[h.ProcessID] {
 		ok.Attempts = append(ok.Attempts, wire.Held{AttemptID: a.id, Epoch: a.epoch})
 	}
+	s.awaitSettling(one, append(h.Held, ok.Attempts...))
 	return reply{kind: wire.TypeHelloOK, data: ok}
+}
+
+// awaitSettling holds assignments back until the worker has had an answer about each
+// attempt that one of both sides takes for open, or for a lease.
+func (s *Server) awaitSettling(one *session, attempts []wire.Held) {
+	one.open = make(map[string]bool, len(attempts))
+	for _, a := range attempts {
+		one.open[a.AttemptID] = true
+	}
+	if len(one.open) > 0 {
+		one.patience = time.AfterFunc(s.lease, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			clear(one.open)
+			s.assign()
+		})
+	}
 }
 
 // replace ends an older connection of a process.
@@ -300,6 +331,9 @@ func (s *Server) replace(process string) {
 	s.sessions = slices.DeleteFunc(s.sessions, func(one *session) bool {
 		if one.hello.ProcessID != process {
 			return false
+		}
+		if one.patience != nil {
+			one.patience.Stop()
 		}
 		one.conn.Close(wire.CloseReplaced, "replaced")
 		return true

@@ -140,7 +140,7 @@ func (s *Server) takerOf(t *task) (best *session) {
 	least := 0
 	for _, one := range s.sessions {
 		held := len(s.held[one.hello.ProcessID])
-		if one.draining || one.credit == 0 || held >= one.hello.Capacity || !one.serves(t) {
+		if one.draining || len(one.open) > 0 || one.credit == 0 || held >= one.hello.Capacity || !one.serves(t) {
 			continue
 		}
 		if best == nil || held < least {
