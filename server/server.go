@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server/internal/accept"
@@ -73,6 +76,14 @@ type Config struct {
 	// Metrics is where /metrics is served, to whoever reaches it. Run closes it. Default
 	// nil: nothing is served.
 	Metrics net.Listener
+	// TracerProvider makes the tracer whose spans continue the traces of those who submit.
+	// Default: that of otel.GetTracerProvider, which makes none unless the program sets one.
+	TracerProvider trace.TracerProvider
+	// BatchItems is how many items of tasks:batch requests of one application this node has
+	// under way at a time, at least 100; a request over it waits for a moment and is then
+	// refused with UNAVAILABLE (see docs/api.md). It keeps an application from taking the
+	// acceptance of a node for itself. Default 400.
+	BatchItems int
 	// Log gets what happens and what is swallowed. Default: nothing is logged.
 	Log *slog.Logger
 }
@@ -102,10 +113,13 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	if cfg.Ping < 0 || cfg.Ping > maxPing {
 		return nil, fmt.Errorf("server: ping %v must be between 0 and %v", cfg.Ping, maxPing)
 	}
+	if cfg.BatchItems != 0 && cfg.BatchItems < orbit.MaxBatchItems {
+		return nil, fmt.Errorf("server: batch items %d must be at least %d", cfg.BatchItems, orbit.MaxBatchItems)
+	}
 	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = defaultStopping
 	}
-	s := &Server{db: db, cfg: cfg, log: api.Quiet(cfg.Log, db.Dialect()), metrics: metrics.New()}
+	s := &Server{db: db, cfg: cfg, log: api.Quiet(slog.New(tracedHandler{cfg.Log.Handler()}), db.Dialect()), metrics: metrics.New()}
 	authenticator := auth.New(db)
 	modes := &quota.Modes{}
 	var err error
@@ -123,9 +137,10 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 		s.recovery.Wake(lanes)
 	}
 	s.committer = accept.New(db, accept.Config{Modes: modes, Alone: cfg.Ungrouped, Log: s.log, Wake: wake, Committed: s.metrics.Accept.Committed})
-	commands := command.New(db, command.Config{Modes: modes, Wake: wake, Cancelled: s.hub.Cancel, Settled: s.metrics.Attempts.Settled, Log: s.log})
+	commands := command.New(db, command.Config{Modes: modes, Wake: wake, Cancelled: s.hub.Cancel, Reopened: s.hub.Reopen, Settled: s.metrics.Attempts.Settled, Log: s.log})
 	s.api = api.New(api.Config{
-		DB: db, Auth: authenticator, Committer: s.committer, Commands: commands, Worker: s.hub, Ready: s.CheckSchema, Log: s.log,
+		DB: db, Auth: authenticator, Committer: s.committer, Commands: commands, Worker: s.hub, Ready: s.CheckSchema,
+		Tracer: cfg.tracer(), BatchItems: cfg.BatchItems, Log: s.log,
 	})
 	if s.retention, err = s.newRetention(); err != nil {
 		return nil, err

@@ -28,6 +28,11 @@ func (c *call) submitBatch() error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), requestTimeout)
 	defer cancel()
 	b.refuse(c.checkQueues(ctx, b.items))
+	leave, err := c.batches.enter(ctx, c.principal.Application, len(b.items))
+	if err != nil {
+		return err
+	}
+	defer leave()
 	end := c.traceItems(ctx, b)
 	b.submit(ctx, c.cfg.Committer)
 	end()

@@ -31,7 +31,8 @@ const (
 	bodyPatience = 5 * time.Second
 )
 
-// Config holds the parts that the interface joins. All but Tracer and Log are required.
+// Config holds the parts that the interface joins. All but Tracer, BatchItems and
+// Log are required.
 type Config struct {
 	DB        *sqldb.DB
 	Auth      *auth.Authenticator
@@ -40,7 +41,10 @@ type Config struct {
 	Worker    http.Handler                // takes the connections of workers
 	Ready     func(context.Context) error // tells why the node cannot serve; its text is shown
 	Tracer    trace.Tracer                // makes a span for each request; default: none are made
-	Log       *slog.Logger                // default: nothing is logged
+	// BatchItems is how many items of batches of one application are under way at a time, at
+	// least a batch full. Default 400.
+	BatchItems int
+	Log        *slog.Logger // default: nothing is logged
 }
 
 // A Handler serves the HTTP interface. It is safe for concurrent use.
@@ -50,6 +54,7 @@ type Handler struct {
 	refusals *refusalLog
 	bodies   *semaphore.Weighted // room for all
 	shares   bodyBook            // of each credential in it
+	batches  *batchBook
 	readies  readiness
 	draining atomic.Bool
 
@@ -62,6 +67,9 @@ type Handler struct {
 func New(cfg Config) *Handler {
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.NewTracerProvider().Tracer("")
+	}
+	if cfg.BatchItems == 0 {
+		cfg.BatchItems = defaultBatchItems
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -76,6 +84,7 @@ func New(cfg Config) *Handler {
 		refusals: newRefusalLog(),
 		bodies:   semaphore.NewWeighted(bodyBudget),
 		shares:   newBodyBook(),
+		batches:  newBatchBook(cfg.BatchItems),
 		readies:  readiness{probe: cfg.Ready},
 	}
 }
