@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,14 +18,14 @@ import (
 // of what makes acceptance safe: no HTTP, no strict reading, no digest of content, no
 // look-up of the identity, no quota, no clock of the database.
 type floorAcceptance struct {
-	w                            *workshop
+	db                           *sql.DB
 	namespace, queue, credential []byte
 	bodies                       [][]byte // requests
 	receipts                     [][]byte
 }
 
-func newFloorAcceptance(w *workshop, creds orbit.Credentials) (*floorAcceptance, error) {
-	f := &floorAcceptance{w: w, credential: make([]byte, 16)}
+func newFloorAcceptance(db *sql.DB, creds orbit.Credentials) (*floorAcceptance, error) {
+	f := &floorAcceptance{db: db, credential: make([]byte, 16)}
 	var err error
 	if f.namespace, err = hex.DecodeString(creds.NamespaceID); err != nil {
 		return nil, err
@@ -59,27 +58,38 @@ const (
 	floorAudit = `INSERT INTO audit (namespace_id, credential_id, action, target_id, queue_id, handler, handler_version, request_id, created_at) VALUES `
 )
 
+// accept inserts a batch of 100.
 func (f *floorAcceptance) accept(ctx context.Context, run string) error {
+	keys, bodies := make([]string, len(f.bodies)), make([]int, len(f.bodies))
+	for i := range keys {
+		keys[i], bodies[i] = fmt.Sprintf("%s-%d", run, i), i
+	}
+	_, err := f.insert(ctx, keys, bodies)
+	return err
+}
+
+// insert makes a task for each key, with one of the bodies, and returns their ids.
+func (f *floorAcceptance) insert(ctx context.Context, keys []string, bodies []int) ([][]byte, error) {
 	now := time.Now().UnixMicro()
+	made := make([][]byte, len(keys))
 	var identities, tasks, events, audits []any
-	for i := range 100 {
-		key := fmt.Sprintf("%s-%d", run, i)
-		id := uuid.Must(uuid.NewV7())
-		digest, content := sha256.Sum256([]byte(key)), sha256.Sum256(f.bodies[i])
+	for i, key := range keys {
+		id, body := uuid.Must(uuid.NewV7()), f.bodies[bodies[i]]
+		made[i] = id[:]
+		digest, content := sha256.Sum256([]byte(key)), sha256.Sum256(body)
 		identities = append(identities, digest[:], f.namespace, 1, id[:], []byte(key), []byte("orbit-json-v1"), content[:], 201,
-			f.receipts[i], 200, now, now+int64(orbit.IdempotencyRetention/time.Microsecond))
-		tasks = append(tasks, id[:], f.namespace, f.queue, 1, 1, []byte("bench.work"), []byte("v1"), []byte("v1"), f.bodies[i], []byte{},
-			now, now+86_400_000_000, 86_400_000, f.credential, now, now, 1, 1, 30_000, now+86_400_000_000, 7, 1, 7, now)
+			f.receipts[bodies[i]], 200, now, now+int64(orbit.IdempotencyRetention/time.Microsecond))
+		tasks = append(tasks, id[:], f.namespace, f.queue, 1, 1, []byte("bench.work"), []byte("v1"), []byte("v1"), body, []byte{},
+			now, now+86_400_000_000, 86_400_000, f.credential, now, now, 1, 1, 30_000, now+86_400_000_000, floorLane, 1, floorLane, now)
 		events = append(events, id[:], 1, []byte("accepted"), f.credential, now)
 		audits = append(audits, f.namespace, f.credential, []byte("task.submit"), id[:], f.queue, []byte("bench.work"), []byte("v1"), id[:], now)
 	}
-	return inTx(ctx, f.w.DB, func(tx *sql.Tx) error {
+	return made, inTx(ctx, f.db, func(tx *sql.Tx) error {
 		for _, s := range []struct {
 			insert string
 			args   []any
 		}{{floorIdentity, identities}, {floorTask, tasks}, {floorEvent, events}, {floorAudit, audits}} {
-			row := "(" + strings.Repeat("?,", len(s.args)/100-1) + "?)"
-			if _, err := tx.ExecContext(ctx, s.insert+strings.Repeat(row+",", 99)+row, s.args...); err != nil {
+			if _, err := tx.ExecContext(ctx, s.insert+rowsOf(len(keys), len(s.args)/len(keys)), s.args...); err != nil {
 				return err
 			}
 		}

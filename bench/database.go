@@ -45,10 +45,7 @@ func newWorkshop(ctx context.Context, server, set string) (*workshop, error) {
 		admin.Exec("DROP DATABASE " + cfg.DBName)
 		admin.Close()
 	}}
-	migrate := exec.CommandContext(ctx, "go", "run", "./cmd/orbit-migrate", "up", "--set", set)
-	migrate.Dir = ".."
-	migrate.Env = append(os.Environ(), "ORBIT_DATABASE=mysql:"+w.dsn)
-	if out, err := migrate.CombinedOutput(); err != nil {
+	if out, err := w.run(ctx, "orbit-migrate", "up", "--set", set); err != nil {
 		w.drop()
 		return nil, fmt.Errorf("make the tables of %s: %w\n%s", set, err, out)
 	}
@@ -59,6 +56,31 @@ func newWorkshop(ctx context.Context, server, set string) (*workshop, error) {
 	w.SetMaxOpenConns(32)
 	w.SetMaxIdleConns(32)
 	return w, nil
+}
+
+// readCommitted opens the database anew, with the isolation that our server has.
+func (w *workshop) readCommitted() (*sql.DB, error) {
+	cfg, err := mysql.ParseDSN(w.dsn)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Params = map[string]string{"transaction_isolation": "'READ-COMMITTED'"}
+	db, err := sql.Open("mysql", cfg.FormatDSN())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(32)
+	db.SetMaxIdleConns(32)
+	return db, nil
+}
+
+// run runs one of our commands on the database and returns what it prints.
+func (w *workshop) run(ctx context.Context, command string, args ...string) (string, error) {
+	c := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/" + command}, args...)...)
+	c.Dir = ".."
+	c.Env = append(os.Environ(), "ORBIT_DATABASE=mysql:"+w.dsn)
+	out, err := c.CombinedOutput()
+	return string(out), err
 }
 
 func (w *workshop) close() {

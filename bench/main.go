@@ -20,13 +20,17 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 type options struct {
@@ -36,11 +40,30 @@ type options struct {
 	each    int // transactions of one client in one run
 	rows    int
 	senders int
+
+	tasks       int
+	processes   int // of workers
+	capacity    int // of all workers together
+	peers       int // rounds that others take part in
+	backlog     int
+	kind        string // of backlog
+	verify      bool
+	connections int
+	idleFor     time.Duration
+	explain     string // folder for profiles
+	verbose     bool
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if part := os.Getenv(childVariable); part != "" {
+		if err := children[part](ctx, bufio.NewReader(os.Stdin)); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: %s process: %v\n", part, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -56,6 +79,17 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.each, "each", 300, "enqueue, submit, batch: operations of one client in one run")
 	flag.IntVar(&o.rows, "rows", 20000, "relay: rows to drain")
 	flag.IntVar(&o.senders, "senders", 4, "relay: requests in flight")
+	flag.IntVar(&o.tasks, "tasks", 20000, "drain: tasks; finish and nodes take half as many")
+	flag.IntVar(&o.processes, "processes", 2, "drain, finish, nodes, backlog: worker processes (nodes: at least 4)")
+	flag.IntVar(&o.capacity, "capacity", 256, "drain, finish, nodes, backlog: attempts that all workers together hold at one time")
+	flag.IntVar(&o.peers, "peers", 3, "drain, finish: rounds with River, Asynq and our server without grouping; 0 leaves them out")
+	flag.IntVar(&o.backlog, "backlog", 100_000, "backlog: tasks that cannot be claimed; the bench fills in as many, and ten times as many")
+	flag.StringVar(&o.kind, "kind", "", "backlog: only kinds whose name has this in it (key, handler, delayed, done)")
+	flag.BoolVar(&o.verify, "verify", true, "backlog: hold the filled database to the invariants at the end")
+	flag.IntVar(&o.connections, "connections", 10_000, "idle: connections of workers; needs as many open files")
+	flag.DurationVar(&o.idleFor, "idle", time.Minute, "idle: how long statements are counted")
+	flag.StringVar(&o.explain, "explain", "", "drain, finish: folder for CPU profiles; prints the statements that take the time of the database")
+	flag.BoolVar(&o.verbose, "v", false, "drain, finish: print each run")
 	flag.Parse()
 	if o.dsn == "" {
 		return fmt.Errorf("no server: set -dsn or ORBIT_BENCH_DSN")
@@ -73,10 +107,11 @@ func run(ctx context.Context) error {
 	}
 	benches := map[string][]func(context.Context, options) error{
 		"enqueue": {benchEnqueue}, "relay": {benchRelay}, "submit": {benchSubmit}, "batch": {benchBatch}, "reading": {benchReading},
-		"all": {benchEnqueue, benchRelay, benchSubmit, benchBatch, benchReading},
+		"drain": {benchDrain}, "finish": {benchFinish}, "nodes": {benchNodes}, "backlog": {benchBacklog}, "start": {benchStart}, "idle": {benchIdle},
+		"all": {benchEnqueue, benchRelay, benchSubmit, benchBatch, benchReading, benchDrain, benchFinish, benchNodes, benchBacklog, benchStart, benchIdle},
 	}
 	if benches[what] == nil {
-		return fmt.Errorf("unknown bench %q: enqueue, relay, submit, batch, reading or all", what)
+		return fmt.Errorf("unknown bench %q: %s", what, strings.Join(slices.Sorted(maps.Keys(benches)), ", "))
 	}
 	for _, b := range benches[what] {
 		if err := b(ctx, o); err != nil {

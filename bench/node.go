@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"net"
 
@@ -12,6 +13,7 @@ import (
 
 // A node is a task server in this process, on a database of its own bench.
 type node struct {
+	url    string
 	client *orbit.Client
 	creds  orbit.Credentials
 	stop   func() error
@@ -26,7 +28,7 @@ func startNode(ctx context.Context, w *workshop, creds orbit.Credentials, cfg se
 	}
 	if creds.Token == "" {
 		creds, err = server.Bootstrap(ctx, db, server.BootstrapRequest{
-			Application: "bench", Namespace: "default", Environment: "bench", Queue: "bench", Actor: "bench",
+			Application: "bench", Namespace: "default", Environment: "bench", Queue: "bench", WorkerAccess: true, Actor: "bench",
 		})
 		if err != nil {
 			return nil, fmt.Errorf("bootstrap: %w", err)
@@ -40,14 +42,15 @@ func startNode(ctx context.Context, w *workshop, creds orbit.Credentials, cfg se
 	if err != nil {
 		return nil, err
 	}
-	client, err := orbit.NewClient("http://"+l.Addr().String(), creds.Token, orbit.ClientConfig{MinimalBatchAnswers: true})
+	url := "http://" + l.Addr().String()
+	client, err := orbit.NewClient(url, creds.Token, orbit.ClientConfig{MinimalBatchAnswers: true})
 	if err != nil {
 		return nil, err
 	}
 	running, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(running, l) }()
-	return &node{client: client, creds: creds, stop: func() error {
+	return &node{url: url, client: client, creds: creds, stop: func() error {
 		client.CloseIdleConnections()
 		cancel()
 		err := <-ended
@@ -55,3 +58,5 @@ func startNode(ctx context.Context, w *workshop, creds orbit.Credentials, cfg se
 		return err
 	}}, nil
 }
+
+func queueBytes(creds orbit.Credentials) ([]byte, error) { return hex.DecodeString(creds.QueueID) }

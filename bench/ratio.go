@@ -16,14 +16,20 @@ func (r *ratio) add(ours, floor float64) {
 }
 
 // print shows the median ratio with its quartiles, and the medians of both rates.
-func (r *ratio) print() {
+func (r *ratio) print() { r.printAs("/s") }
+
+func (r *ratio) printAs(unit string) {
+	digits := 0
+	if unit != "/s" {
+		digits, unit = 2, " "+unit
+	}
 	ratios := make([]float64, len(r.ours))
 	for i := range ratios {
 		ratios[i] = r.ours[i] / r.floors[i]
 	}
-	fmt.Printf("%-28s ratio %.2f (quartiles %.2f to %.2f, %d pairs)   ours %.0f/s, floor %.0f/s\n",
+	fmt.Printf("%-28s ratio %.2f (quartiles %.2f to %.2f, %d pairs)   ours %.*f%s, floor %.*f%s\n",
 		r.name, quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75), len(ratios),
-		quantile(r.ours, 0.5), quantile(r.floors, 0.5))
+		digits, quantile(r.ours, 0.5), unit, digits, quantile(r.floors, 0.5), unit)
 }
 
 // quantile interpolates between the two nearest values.

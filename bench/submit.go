@@ -109,7 +109,7 @@ func benchBatch(ctx context.Context, o options) error {
 		return err
 	}
 	defer n.stop()
-	f, err := newFloorAcceptance(w, n.creds)
+	f, err := newFloorAcceptance(w.DB, n.creds)
 	if err != nil {
 		return err
 	}
