@@ -102,10 +102,25 @@ type HelloOK struct {
 	ServerTime string `json:"server_time" strict:"required"` // for people reading logs; nothing is decided by it
 }
 
-// Credit sets how many more assignments the worker takes now; it replaces the earlier
-// value.
+// Credit sets how many more assignments the worker takes now; each one replaces all that
+// was said before. Limits bound it further for some queues and handlers: an assignment
+// counts against Slots and against each limit that is about it.
 type Credit struct {
-	Slots int `json:"slots" strict:"required"`
+	Slots  int           `json:"slots" strict:"required"`
+	Limits []CreditLimit `json:"limits,omitempty"` // at most 256, no two about the same
+	// Seen is how many assignments of this connection the worker had received when it
+	// counted. What was under way is then taken off, and the worker never gets more than it
+	// asked for. Without it the worker hands back what is too much.
+	Seen *uint64 `json:"seen,omitempty"`
+}
+
+// A CreditLimit bounds assignments of a queue, of a handler, of one version of a handler,
+// or of a handler in a queue. Queue and handler must be registered.
+type CreditLimit struct {
+	QueueID        string `json:"queue_id,omitempty"`
+	Handler        string `json:"handler,omitempty"`
+	HandlerVersion string `json:"handler_version,omitempty"` // only with Handler; without it any version
+	Slots          int    `json:"slots" strict:"required"`
 }
 
 // Task is what a worker is told of a task. Payload is the accepted text, byte for byte.

@@ -32,6 +32,7 @@ func TestSchemaAndTypesNameTheSameMembers(t *testing.T) { // WRK-010
 		}
 	}
 	compareMembers(t, "task", reflect.TypeOf(wire.Task{}))
+	compareMembers(t, "limit", reflect.TypeOf(wire.CreditLimit{}))
 }
 
 // compareMembers holds a struct and its schema to each other. What is always written is
@@ -97,6 +98,10 @@ func TestSchemaJudgesFrames(t *testing.T) { // TEST-015
 		{"fractional epoch", wiretest.Client, `{"type":"task.start","id":"1","data":{"attempt_id":"` + id + `","epoch":1.5}}`, false},
 		{"upper-case id", wiretest.Client, `{"type":"task.start","id":"1","data":{"attempt_id":"` + strings.ToUpper(id) + `","epoch":1}}`, false},
 		{"start", wiretest.Client, `{"type":"task.start","id":"1","data":{"attempt_id":"` + id + `","epoch":1}}`, true},
+		{"credit for a handler", wiretest.Client, `{"type":"credit","id":"1","data":{"slots":4,"limits":[{"handler":"h","slots":0}],"seen":0}}`, true},
+		{"credit for a handler in a queue", wiretest.Client, `{"type":"credit","id":"1","data":{"slots":4,"limits":[{"queue_id":"` + id + `","handler":"h","handler_version":"v1","slots":1}]}}`, true},
+		{"credit for a version of nothing", wiretest.Client, `{"type":"credit","id":"1","data":{"slots":4,"limits":[{"queue_id":"` + id + `","handler_version":"v1","slots":1}]}}`, false},
+		{"credit for nothing", wiretest.Client, `{"type":"credit","id":"1","data":{"slots":4,"limits":[{"slots":1}]}}`, false},
 		{"a worker's answer", wiretest.Client, `{"type":"task.started","id":"1","data":{}}`, false},
 		{"no id", wiretest.Client, `{"type":"drain"}`, false},
 		{"drain", wiretest.Client, `{"type":"drain","id":"1","data":{}}`, true},

@@ -1,6 +1,7 @@
 package workertest
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/orbitkit/orbit"
@@ -27,11 +28,21 @@ func (s *Server) handle(one *session, m Message) reply {
 	if f == nil {
 		return s.breach(m, "the type is not known")
 	}
-	a := s.attempts[attemptOf(m)]
-	if a == nil || a.ProcessID != one.hello.ProcessID {
-		return refusal(orbit.CodeNotFound, "no such attempt of this process", attemptOf(m))
+	var about wire.Attempt
+	json.Unmarshal(m.Data, &about) // a fault in it is found by who reads all of it
+	a := s.attempts[about.AttemptID]
+	if a == nil || a.ProcessID != one.hello.ProcessID || a.epoch != about.Epoch {
+		return unknown(m, about)
 	}
 	return f(s, a, m)
+}
+
+// unknown answers a message about an attempt that the process does not have.
+func unknown(m Message, about wire.Attempt) reply {
+	if m.Type == wire.TypeResume {
+		return reply{kind: wire.TypeResumed, data: wire.Resumed{AttemptID: about.AttemptID, Epoch: about.Epoch, Status: wire.ResumeLost}}
+	}
+	return refusal(orbit.CodeNotFound, "no such attempt of this process", about.AttemptID)
 }
 
 // messages are those about one attempt.

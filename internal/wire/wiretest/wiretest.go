@@ -209,8 +209,10 @@ func checkItems(_ map[string]any, rule, value any, path string) error {
 
 func checkPattern(_ map[string]any, rule, value any, path string) error {
 	text, ok := value.(string)
-	return unless(!ok || regexp.MustCompile(rule.(string)).MatchString(text), path, "must match %v", rule)
+	return unless(!ok || matches(rule.(string), text), path, "must match %v", rule)
 }
+
+func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
 
 // The three below hold a number to a bound; sign is 1 for a least and -1 for a most.
 

@@ -185,11 +185,11 @@ func (s *session) finish(frame wire.Envelope) error {
 		if a.Refusal != nil {
 			return a.Refusal
 		}
-		s.drop(ref.Attempt)
-		s.hub.board.ended()
 		s.say(wire.TypeFinished, frame.ID, wire.Finished{
 			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch), Status: a.Status, TaskState: a.TaskState,
 		})
+		s.drop(ref.Attempt) // after the answer: what it makes room for does not come before it
+		s.hub.board.ended()
 		return nil
 	})
 }
@@ -233,9 +233,9 @@ func (s *session) giveBack(frame wire.Envelope) error {
 		if a.Refusal != nil {
 			return a.Refusal
 		}
+		s.say(wire.TypeReturned, frame.ID, wire.Returned{AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch)})
 		s.drop(ref.Attempt)
 		s.hub.board.ended()
-		s.say(wire.TypeReturned, frame.ID, wire.Returned{AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch)})
 		return nil
 	})
 }
@@ -244,27 +244,6 @@ func (s *session) giveBack(frame wire.Envelope) error {
 // connection goes on: to close it would only have the message repeated.
 func (s *session) invalid(frame wire.Envelope, ref dispatch.Ref, field, rule string) error {
 	s.say(wire.TypeError, frame.ID, wire.Error{Code: orbit.CodeInvalidArgument, Message: field + ": " + rule, AttemptID: ref.Attempt.String()})
-	return nil
-}
-
-// credit replaces how many assignments the worker takes now.
-func (s *session) credit(frame wire.Envelope) error {
-	var m wire.Credit
-	if err := decode(frame.Data, &m); err != nil {
-		return broken(frame, err)
-	}
-	if m.Slots > maxCapacity {
-		return &breach{frame.ID, fmt.Sprintf("credit: slots: must be at most %d", maxCapacity)}
-	}
-	now := time.Now()
-	s.hub.board.change(s, func(p *place) {
-		p.credit = m.Slots
-		for id, until := range p.held { // who has not been heard of holds nothing any more
-			if now.After(until.Add(grace)) {
-				delete(p.held, id)
-			}
-		}
-	})
 	return nil
 }
 
