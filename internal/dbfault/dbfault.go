@@ -61,7 +61,8 @@ const (
 
 // Faults are the faults of one database as a node sees it.
 type Faults struct {
-	DB *sqldb.DB // the database, through the faults
+	DB      *sqldb.DB // the database, through the faults
+	Address string    // the same for another process; empty on SQLite
 
 	mu      sync.Mutex
 	commits int
@@ -74,6 +75,16 @@ type Faults struct {
 	count int
 	fired bool
 	hit   Call
+
+	trap *Trap
+}
+
+// A Trap is what happens at the COMMIT of the first transaction that has a certain
+// statement. Its answer is lost. MySQL and MariaDB only.
+type Trap struct {
+	Statement func(text string) bool
+	Before    bool   // the COMMIT does not arrive either; else the server has answered it
+	Do        func() // is done before the connection breaks
 }
 
 // Open opens db once more, through faults. None happens until it is asked for.
@@ -102,6 +113,28 @@ func (f *Faults) Disarm() (hit Call, fired bool) {
 	defer f.mu.Unlock()
 	f.armed = false
 	return f.hit, f.fired
+}
+
+// Set sets a trap. It goes off once, in place of one that was set before.
+func (f *Faults) Set(trap Trap) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trap = &trap
+}
+
+// tread reports whether a statement is the one that a trap waits for.
+func (f *Faults) tread(statement string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.trap != nil && f.trap.Statement(statement)
+}
+
+// spring takes the trap away, if it is still there.
+func (f *Faults) spring() (t *Trap) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t, f.trap = f.trap, nil
+	return t
 }
 
 // OnCommit lets judge decide on each COMMIT from now on; n counts them from 1. It may

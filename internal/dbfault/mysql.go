@@ -34,7 +34,8 @@ func (f *Faults) openMySQL(t testing.TB, db *dbtest.DB) {
 		serving.Wait()
 	})
 	cfg.Net, cfg.Addr = "tcp", listener.Addr().String()
-	if f.DB, err = drivers.Open(t.Context(), "mysql:"+cfg.FormatDSN()); err != nil {
+	f.Address = "mysql:" + cfg.FormatDSN()
+	if f.DB, err = drivers.Open(t.Context(), f.Address); err != nil {
 		t.Fatalf("open test database through a proxy: %v", err)
 	}
 }
@@ -104,6 +105,8 @@ type link struct {
 	p              *proxy
 	client, server net.Conn
 	inside         bool                   // a transaction is open
+	trapped        bool                   // it has the statement of a trap
+	sprung         atomic.Pointer[Trap]   // goes off with the next answer
 	losing         atomic.Bool            // the next answer is to be lost
 	instead        atomic.Pointer[[]byte] // what is said instead of the next answer
 }
@@ -143,6 +146,9 @@ func (l *link) requests() {
 // connection that breaks.
 func (l *link) judge(packet []byte, statement string) []byte {
 	call := l.place(statement)
+	if l.trap(call, statement) {
+		return nil
+	}
 	verdict := l.p.f.call(call)
 	switch verdict {
 	case CutBefore:
@@ -160,6 +166,30 @@ func (l *link) judge(packet []byte, statement string) []byte {
 		return query("DO 0")
 	}
 	return packet
+}
+
+// trap springs the trap of a transaction at its COMMIT, and reports whether the connection
+// breaks before that.
+func (l *link) trap(call Call, statement string) (cut bool) {
+	if call == Inside && l.p.f.tread(statement) {
+		l.trapped = true
+	}
+	if call == Inside || !l.trapped {
+		return false
+	}
+	l.trapped = false
+	if call != Commit {
+		return false
+	}
+	switch trap := l.p.f.spring(); {
+	case trap == nil: // another connection was faster
+	case trap.Before:
+		trap.Do()
+		return true
+	default:
+		l.sprung.Store(trap)
+	}
+	return false
 }
 
 // place tells where a statement stands.
@@ -187,6 +217,10 @@ func (l *link) answers() {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := l.server.Read(buffer)
+		if trap := l.sprung.Load(); trap != nil && err == nil {
+			trap.Do()
+			return
+		}
 		if err != nil || l.losing.Load() {
 			return
 		}
