@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/wire"
 )
@@ -39,6 +41,8 @@ type attempt struct {
 	cancel    context.CancelCauseFunc // ends the handler's context
 	alarm     *time.Timer             // end of the lease while the handler runs
 	progress  string                  // to go with the next renewal
+	stuck     bool                    // the handler has ignored the end of its context for too long
+	span      trace.SpanContext       // of the execution, once it has begun
 }
 
 func newAttempt(w *Worker, id Attempt, offer *Assignment) *attempt {
@@ -86,7 +90,7 @@ func (a *attempt) start(ctx context.Context) bool {
 	case ctx.Err() != nil:
 		return false
 	}
-	a.w.log.Debug("attempt is not started", "attempt_id", a.id.ID, "err", err)
+	a.log().Debug("attempt is not started", "err", err)
 	a.lose(ErrLeaseLost)
 	return a.inDoubt()
 }
@@ -99,6 +103,7 @@ func (a *attempt) tryStart(ctx context.Context, c *Conn) error {
 	}
 	asked := time.Now()
 	g, err := c.Start(ctx, a.id)
+	a.w.stats.answered(wire.TypeStart, asked, err)
 	switch {
 	case err == nil:
 		a.granted(asked, g)
@@ -169,16 +174,21 @@ func (a *attempt) execute(ctx context.Context) (Report, bool) {
 		return a.unexecuted(refusal), true
 	}
 	defer end()
-	done := make(chan answer, 1)
+	running, span := a.trace(running)
+	began, done := time.Now(), make(chan answer, 1)
 	go call(running, a.w.cfg.Handlers[a.handler()], a.execution(), done)
 	got, returned := a.await(ctx, running, done)
 	if !returned {
+		concludeSpan(span, outcomeAbandoned, false, false)
 		return Report{}, false
 	}
+	took := time.Since(began)
 	if got.panicked != nil {
 		a.w.report(got.panicked)
 	}
 	report, err := newReport(got.result, got.err, a.ended())
+	concludeSpan(span, report.Outcome, report.Retryable, got.panicked != nil)
+	a.w.stats.executed(a.handler(), report.Outcome, got.panicked != nil, took)
 	if err != nil {
 		a.w.report(fmt.Errorf("worker: attempt %s of task %s: %w", a.id.ID, a.offer.Task.ID, err))
 	}
@@ -192,6 +202,9 @@ func (a *attempt) begin(ctx context.Context) (context.Context, func(), error) {
 	left := a.lease.left(time.Now())
 	if a.stop == nil && left <= 0 {
 		a.lost, a.stop = true, a.lease.lossAt(time.Now())
+		if errors.Is(a.stop, ErrLeaseLost) {
+			a.w.stats.leaseLost()
+		}
 	}
 	if a.stop != nil {
 		return nil, nil, a.stop
@@ -229,6 +242,7 @@ func (a *attempt) await(ctx, running context.Context, done <-chan answer) (answe
 		case got := <-done:
 			return got, true
 		case <-stuck.C:
+			a.set(func() { a.stuck = true })
 			a.w.report(&StuckError{TaskID: a.offer.Task.ID, AttemptID: a.id.ID, Handler: a.handler(), Cause: context.Cause(running)})
 		case <-ctx.Done():
 			return answer{}, false
@@ -252,18 +266,20 @@ func (a *attempt) finish(ctx context.Context, r Report) {
 	a.w.reports(a)
 	var got Confirmation
 	err := a.w.persist(ctx, func(ctx context.Context, c *Conn) (err error) {
+		asked := time.Now()
 		got, err = c.Finish(ctx, a.id, r)
+		a.w.stats.answered(wire.TypeFinish, asked, err)
 		return err
 	})
 	switch {
 	case err == nil && got.Recorded, ctx.Err() != nil:
 	case err == nil:
-		a.w.log.Warn("report came too late, it is kept as evidence", "attempt_id", a.id.ID, "status", got.Status)
+		a.log().Warn("report came too late, it is kept as evidence", "status", got.Status)
 	case rightIsOver(err):
-		a.w.log.Warn("report came too late", "attempt_id", a.id.ID, "err", err)
+		a.log().Warn("report came too late", "err", err)
 	case a.inDoubt():
 		// The Start that had no answer was never committed: there is nothing to end.
-		a.w.log.Debug("attempt was not started", "attempt_id", a.id.ID, "err", err)
+		a.log().Debug("attempt was not started", "err", err)
 	default:
 		// Nothing is lost silently: the lease ends and the server treats the
 		// outcome as unknown.
@@ -278,7 +294,7 @@ func (a *attempt) giveBack(ctx context.Context) {
 	defer cancel()
 	err := a.w.persist(ctx, func(ctx context.Context, c *Conn) error { return c.Return(ctx, a.id) })
 	if err != nil {
-		a.w.log.Debug("assignment is not handed back", "attempt_id", a.id.ID, "err", err)
+		a.log().Debug("assignment is not handed back", "err", err)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // A HandlerFunc runs one attempt and returns its result, a JSON value of at most
@@ -52,6 +54,11 @@ type Config struct {
 	MinReconnect, MaxReconnect time.Duration
 	// Network tunes how connections are opened.
 	Network Network
+	// TracerProvider makes the tracer whose spans continue the traces of those who submit:
+	// the span of an execution is in the handler's context. Default: that of
+	// otel.GetTracerProvider, which makes none unless the program sets one; the context
+	// then still carries the trace of the submitter, so that the handler can hand it on.
+	TracerProvider trace.TracerProvider
 	// OnError is told what the worker deals with by itself: lost and refused
 	// connections, protocol errors, panics, results that cannot be reported, stuck
 	// handlers. It may be called by several goroutines at once and must not block.

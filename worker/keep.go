@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/wire"
 )
 
 // keep renews the lease until ctx ends, which is when the end of the attempt is
@@ -54,6 +55,7 @@ func (a *attempt) renew(ctx context.Context) {
 		g, err = c.Renew(ctx, a.id, progress)
 		return err
 	})
+	a.w.stats.answered(wire.TypeRenew, asked, err)
 	switch {
 	case err == nil:
 		a.renewed(asked, g)
@@ -133,7 +135,15 @@ func (a *attempt) checkLease() {
 
 // lose ends the right to execute for good.
 func (a *attempt) lose(cause error) {
-	a.set(func() { a.lost = true })
+	lost := false
+	a.set(func() {
+		lost = !a.lost && a.lease.confirmed && errors.Is(cause, ErrLeaseLost)
+		a.lost = true
+	})
+	if lost {
+		a.w.stats.leaseLost()
+		a.log().Warn("lease lost")
+	}
 	a.halt(cause)
 }
 

@@ -46,6 +46,9 @@ func (w *Worker) connect(ctx context.Context) error {
 // lived and why it ended.
 func (w *Worker) session(ctx context.Context) (time.Duration, error) {
 	c, err := Dial(ctx, w.url, w.token, w.registration, w.cfg.Network, w.held()...)
+	if ctx.Err() == nil {
+		w.stats.connected(err)
+	}
 	if err != nil {
 		return 0, err
 	}

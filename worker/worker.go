@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/orbitkit/orbit"
 )
 
@@ -26,6 +28,8 @@ type Worker struct {
 	url, token   string
 	cfg          Config
 	log          *slog.Logger
+	stats        *stats // of all parts
+	tracer       trace.Tracer
 	registration Registration
 	link         *link
 	parts        sync.WaitGroup // the connection's loop and the attempts
@@ -67,6 +71,10 @@ func NewWorker(url, token string, cfg Config) (*Worker, error) {
 	}
 	w := all[0]
 	w.beside = all[1:]
+	stats := newStats(cfg.Handlers)
+	for _, part := range all {
+		part.stats, part.tracer = stats, cfg.tracer()
+	}
 	return w, nil
 }
 

@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 	"server":                    {root, "migrations", "internal/sqldb", "internal/strictjson", "internal/wire", "internal/version"},
 	"worker":                    {root, "internal/strictjson", "internal/wire"},
 	"worker/workertest":         {root, "worker", "internal/wire"},
+	"worker/workermetrics":      {"worker"},
 	"resourceguard":             {"internal/sqldb"},
 	"resourceguard/guardtest":   {"resourceguard"},
 	"resourceguard/guardhttp":   {"resourceguard"},
