@@ -48,8 +48,8 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := newSession(h, principal)
-	if !h.enter(s) {
-		(&denial{http.StatusServiceUnavailable, orbit.CodeUnavailable, "this node takes no connection now", time.Second}).send(w)
+	if d := h.enter(s); d != nil {
+		d.send(w)
 		return
 	}
 	defer h.exit(s)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/server/internal/auth"
@@ -55,6 +56,10 @@ type Config struct {
 	MinPoll, MaxPoll time.Duration
 	// MaxSessions bounds the connections. Default 20000.
 	MaxSessions int
+	// MaxPerCredential bounds the connections of one credential, so that no one of them
+	// can take all of a node. Connections that have died unnoticed count until they are
+	// given up: leave room for every process to come back. Default half of MaxSessions.
+	MaxPerCredential int
 	// Ungrouped runs each message of a worker in a transaction of its own instead of with
 	// those that come while the last one commits. To measure what grouping gives. Default false.
 	Ungrouped bool
@@ -90,6 +95,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxSessions <= 0 {
 		c.MaxSessions = 20_000
 	}
+	if c.MaxPerCredential <= 0 {
+		c.MaxPerCredential = (c.MaxSessions + 1) / 2
+	}
 	if c.Woken == nil {
 		c.Woken = func([]int64) {}
 	}
@@ -124,6 +132,7 @@ type Hub struct {
 	mu       sync.Mutex
 	sessions map[processKey]*session // the newest of each process
 	open     map[*session]struct{}   // all whose socket is open
+	openOf   map[sqldb.ID]int        // how many of them a credential has
 	draining bool
 	empty    chan struct{} // closed when draining and nothing is open
 }
@@ -138,7 +147,7 @@ func New(db *sqldb.DB, auth Authenticator, cfg Config) (*Hub, error) {
 		db: db, auth: auth, cfg: cfg, node: cfg.Node, log: cfg.Log.With("node_id", cfg.Node),
 		upgrader: newUpgrader(cfg), board: newBoard(),
 		polls:    polls{least: cfg.MinPoll, most: cfg.MaxPoll, hurry: make(chan struct{}, 1)},
-		sessions: make(map[processKey]*session), open: make(map[*session]struct{}), empty: make(chan struct{}),
+		sessions: make(map[processKey]*session), open: make(map[*session]struct{}), openOf: make(map[sqldb.ID]int), empty: make(chan struct{}),
 	}
 	var err error
 	h.dispatcher, err = dispatch.New(db, cfg.Node, dispatch.Config{
@@ -223,15 +232,28 @@ func (h *Hub) waitForWorkers() {
 	<-h.empty // each has write and close bounded
 }
 
-// enter counts a connection in and reports false if the hub takes none.
-func (h *Hub) enter(s *session) bool {
+// enter counts a connection in, or tells why the hub does not take it.
+func (h *Hub) enter(s *session) *denial {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.draining || len(h.open) >= h.cfg.MaxSessions {
-		return false
+	credential := s.principal.Credential
+	switch {
+	case h.draining || len(h.open) >= h.cfg.MaxSessions:
+		return full("this node takes no connection now", time.Second)
+	case h.openOf[credential] >= h.cfg.MaxPerCredential:
+		return full("the credential has as many connections to this node as it may", crowded)
 	}
 	h.open[s] = struct{}{}
-	return true
+	h.openOf[credential]++
+	return nil
+}
+
+// crowded is when a credential with too many connections may try again: not soon, since it
+// is a mistake, or waits for dead connections to be given up.
+const crowded = 5 * time.Second
+
+func full(message string, retryAfter time.Duration) *denial {
+	return &denial{http.StatusServiceUnavailable, orbit.CodeUnavailable, message, retryAfter}
 }
 
 // exit counts a connection out.
@@ -239,6 +261,10 @@ func (h *Hub) exit(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.open, s)
+	credential := s.principal.Credential
+	if h.openOf[credential]--; h.openOf[credential] == 0 {
+		delete(h.openOf, credential)
+	}
 	if h.sessions[s.key()] == s {
 		delete(h.sessions, s.key())
 	}
