@@ -59,6 +59,37 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 	return st, nil
 }
 
+const countOpen = `
+SELECT state, COUNT(*)
+FROM orbit_outbox
+WHERE state IN (1, 3, 4, 5)
+GROUP BY state`
+
+// Depth reads what a metric of the outbox shows: how many rows are in each state but
+// Delivered, and since when the oldest due row waits, zero without one. It reads an index
+// entry for each of those rows, and one for each lane.
+func (s *Store) Depth(ctx context.Context) (st Status, err error) {
+	now, err := s.db.Now(ctx)
+	if err != nil {
+		return st, failed(s.dialect, "read depth", err)
+	}
+	st.At, st.Count = sqldb.Time(now), map[State]int64{Pending: 0, Rejected: 0, Blocked: 0, Discarded: 0}
+	_, err = readAll(ctx, s.db.Read(), func(rows *sql.Rows) (none struct{}, err error) {
+		var state State
+		var n int64
+		err = rows.Scan(&state, &n)
+		st.Count[state] = n
+		return none, err
+	}, countOpen)
+	if err == nil {
+		err = s.eachLane(ctx, newDiagnosis(&st, oldestRow{}).lane)
+	}
+	if err != nil {
+		return st, failed(s.dialect, "read depth", err)
+	}
+	return st, nil
+}
+
 func (s *Store) status(ctx context.Context) (st Status, err error) {
 	now, err := s.db.Now(ctx)
 	if err != nil {

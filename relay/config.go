@@ -59,8 +59,15 @@ type Config struct {
 	PauseFirst, PauseMost time.Duration
 	// MaxRetryAfter is the longest wait that a server may ask for. Default 5m.
 	MaxRetryAfter time.Duration
+	// Retain is how long DELIVERED rows are kept: the leader of shard 0 deletes older
+	// ones in small batches, with the answers in their journal. A row that is gone no
+	// longer detects its duplicate in the outbox; the server does for 90 days. Negative
+	// keeps them for ever. Default 30 days (OUT-018).
+	Retain time.Duration
 	// Hook wakes the relay when the business calls its Notify. Default none.
 	Hook *outbox.Hook
+	// Observer is told what the relay does, for metrics. Default nobody.
+	Observer Observer
 	// Log gets what happens to targets, shards and the database; never a payload,
 	// a key or a credential. Default discards.
 	Log *slog.Logger
@@ -68,6 +75,7 @@ type Config struct {
 
 const (
 	minLease   = 100 * time.Millisecond
+	minRetain  = time.Minute
 	maxSenders = 64
 	// One row of the largest size, with what a batch has around it, always fits.
 	minBuffer = orbit.MaxBodyBytes
@@ -87,6 +95,10 @@ func (c Config) withDefaults() Config {
 	c.PauseFirst = cmp.Or(c.PauseFirst, time.Second)
 	c.PauseMost = cmp.Or(c.PauseMost, time.Minute)
 	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, 5*time.Minute)
+	c.Retain = cmp.Or(c.Retain, 30*24*time.Hour)
+	if c.Observer == nil {
+		c.Observer = nobody{}
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -122,6 +134,7 @@ func (c Config) Validate() error {
 	check(c.Poll >= minPoll, "Poll %v must be at least %v", c.Poll, minPoll)
 	check(c.RetryFirst > 0 && c.RetryFirst <= c.RetryMost, "RetryFirst %v must be more than zero and at most RetryMost %v", c.RetryFirst, c.RetryMost)
 	check(c.PauseFirst > 0 && c.PauseFirst <= c.PauseMost, "PauseFirst %v must be more than zero and at most PauseMost %v", c.PauseFirst, c.PauseMost)
+	check(c.Retain < 0 || c.Retain >= minRetain, "Retain %v must be at least %v, or negative to keep delivered rows", c.Retain, minRetain)
 	check(c.MaxRetryAfter > 0, "MaxRetryAfter %v must be more than zero", c.MaxRetryAfter)
 	return errors.Join(bad...)
 }
@@ -133,18 +146,27 @@ func validateTargets(targets []Target) error {
 	}
 	seen := map[string]bool{}
 	for _, t := range targets {
-		if err := outbox.ValidateTarget(t.Name); err != nil {
-			return fmt.Errorf("relay: target %q: %w", t.Name, err)
+		if err := ValidateTarget(t); err != nil {
+			return err
 		}
-		switch {
-		case seen[t.Name]:
+		if seen[t.Name] {
 			return fmt.Errorf("relay: target %q is given twice", t.Name)
-		case t.Client == nil:
-			return fmt.Errorf("relay: target %q has no client", t.Name)
-		case t.NamespaceID != "" && !orbit.ValidID(t.NamespaceID):
-			return fmt.Errorf("relay: target %q: NamespaceID must be 32 lower-case hexadecimal characters", t.Name)
 		}
 		seen[t.Name] = true
+	}
+	return nil
+}
+
+// ValidateTarget refuses a target that New would refuse. It does no I/O.
+func ValidateTarget(t Target) error {
+	if err := outbox.ValidateTarget(t.Name); err != nil {
+		return fmt.Errorf("relay: target %q: %w", t.Name, err)
+	}
+	switch {
+	case t.Client == nil:
+		return fmt.Errorf("relay: target %q has no client", t.Name)
+	case t.NamespaceID != "" && !orbit.ValidID(t.NamespaceID):
+		return fmt.Errorf("relay: target %q: NamespaceID must be 32 lower-case hexadecimal characters", t.Name)
 	}
 	return nil
 }

@@ -15,20 +15,21 @@ import (
 
 // A lead is what a relay does for a shard while it has the shard's lease.
 type lead struct {
-	relay  *Relay
-	store  *outbox.Store
-	cfg    Config
-	log    *slog.Logger
-	count  *counters
-	term   *term
-	since  time.Time
-	flight *flight
-	lanes  *laneHolds
-	ledger *ledger
-	ramp   ramp
-	drain  bool          // end when nothing is left that can be sent now
-	space  chan struct{} // a pipe has room, or nothing is in flight any more
-	rewind atomic.Bool   // rows were given back behind the reader
+	relay    *Relay
+	store    *outbox.Store
+	cfg      Config
+	log      *slog.Logger
+	count    *counters
+	term     *term
+	since    time.Time
+	flight   *flight
+	lanes    *laneHolds
+	ledger   *ledger
+	ramp     ramp
+	accepted map[string]*atomic.Int64 // rows of each target
+	drain    bool                     // end when nothing is left that can be sent now
+	space    chan struct{}            // a pipe has room, or nothing is in flight any more
+	rewind   atomic.Bool              // rows were given back behind the reader
 
 	mu      sync.Mutex
 	holds   []outbox.Hold
@@ -38,17 +39,18 @@ type lead struct {
 
 func newLead(r *Relay, lease outbox.Lease, drain bool) *lead {
 	l := &lead{
-		relay:  r,
-		store:  r.store,
-		cfg:    r.cfg,
-		log:    r.cfg.Log.With("shard", lease.Shard, "epoch", lease.Epoch),
-		count:  &r.count,
-		term:   newTerm(r.store, lease, r.cfg.Lease),
-		since:  time.Now(),
-		flight: newFlight(),
-		lanes:  newLaneHolds(r.cfg),
-		drain:  drain,
-		space:  make(chan struct{}, 1),
+		relay:    r,
+		store:    r.store,
+		cfg:      r.cfg,
+		log:      r.cfg.Log.With("shard", lease.Shard, "epoch", lease.Epoch),
+		count:    &r.count,
+		term:     newTerm(r.store, lease, r.cfg.Lease),
+		since:    time.Now(),
+		flight:   newFlight(),
+		lanes:    newLaneHolds(r.cfg),
+		drain:    drain,
+		accepted: newAccepted(r.gates),
+		space:    make(chan struct{}, 1),
 	}
 	l.ledger = newLedger(l)
 	l.ramp.rows.Store(steep)
@@ -88,6 +90,13 @@ func (l *lead) run(ctx context.Context) error {
 		settled <- err
 	})
 
+	upkeep.Go(func() { l.watchHolds(hard) })
+	if !l.drain {
+		upkeep.Go(func() { l.tell(hard) })
+	}
+	if !l.drain && l.cfg.Retain > 0 && l.term.now().Shard == 0 {
+		upkeep.Go(func() { l.purge(stop) })
+	}
 	l.log.Info("shard led", "took_over", l.term.now().TookOver)
 	newReader(l).run(stop, hard)
 	err := l.finish(stop, cancelStop, cancelHard, settled)
@@ -111,6 +120,8 @@ func (l *lead) finish(stop context.Context, cancelStop context.CancelFunc, cance
 func (l *lead) giveUp(hard context.Context, err error) error {
 	if errors.Is(err, outbox.ErrLeaseLost) || errors.Is(context.Cause(hard), outbox.ErrLeaseLost) {
 		l.log.Warn("lease lost")
+		l.count.leasesLost.Add(1)
+		l.cfg.Observer.LeaseLost(l.term.now().Shard)
 		return outbox.ErrLeaseLost
 	}
 	if err == nil {
@@ -163,17 +174,6 @@ func (l *lead) passes(g *gate, e *entry) bool {
 	return g.passes(e.gateTrial) && l.lanes.passes(e.row.Lane, e.laneTrial) && !l.onHold(e.row.Target, e.row.QueueID)
 }
 
-func (l *lead) onHold(target, queueID string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, h := range l.holds {
-		if h.Covers(target, queueID) {
-			return true
-		}
-	}
-	return false
-}
-
 // giveBack forgets rows that were not sent, or whose send says nothing about them.
 func (l *lead) giveBack(entries ...*entry) {
 	if len(entries) == 0 {
@@ -212,6 +212,9 @@ func (l *lead) endLaneTrial(e *entry, v verdict) {
 
 func (l *lead) deliver(e *entry, a orbit.Answer) {
 	l.count.accepted.Add(1)
+	l.accepted[e.row.Target].Add(1)
+	l.cfg.Observer.Answered(e.row.Target, outbox.OutcomeAccepted)
+	l.cfg.Observer.Accepted(e.row.Target, e.lag())
 	if a.Accepted.Deduplicated {
 		l.count.deduplicated.Add(1)
 	}
@@ -227,12 +230,14 @@ func (l *lead) deliver(e *entry, a orbit.Answer) {
 
 func (l *lead) reject(e *entry, a outbox.Answer) {
 	l.count.rejected.Add(1)
+	l.cfg.Observer.Answered(e.row.Target, a.Outcome)
 	a.Unknown = e.uncertain()
 	l.ledger.enter(settling{act: actReject, answer: a}, e.row.Seq)
 }
 
 func (l *lead) block(e *entry, a outbox.Answer) {
 	l.count.blocked.Add(1)
+	l.cfg.Observer.Answered(e.row.Target, a.Outcome)
 	a.Unknown = e.uncertain()
 	l.ledger.enter(settling{act: actBlock, answer: a}, e.row.Seq)
 }
@@ -240,11 +245,13 @@ func (l *lead) block(e *entry, a outbox.Answer) {
 func (l *lead) postponeUnknown(e *entry, a outbox.Answer, least time.Duration) {
 	l.count.unknown.Add(1)
 	a.Outcome, a.Unknown = outbox.OutcomeUnknown, true
+	l.cfg.Observer.Answered(e.row.Target, a.Outcome)
 	l.ledger.enter(settling{act: actPostpone, answer: a, attempts: e.row.Attempts, least: least}, e.row.Seq)
 }
 
 func (l *lead) postponeFull(e *entry, a outbox.Answer, wait time.Duration) {
 	l.count.notAccepted.Add(1)
+	l.cfg.Observer.Answered(e.row.Target, a.Outcome)
 	l.ledger.enter(settling{act: actPostpone, answer: a, attempts: -1, least: wait}, e.row.Seq)
 }
 

@@ -60,6 +60,22 @@ func (g *gate) check(caps orbit.Capabilities) error {
 	g.mu.Lock()
 	namespace := g.namespace
 	g.mu.Unlock()
+	return checkServer(caps, namespace)
+}
+
+// Probe asks the server of a target who it is, as a relay does before it sends anything:
+// the error says why rows must not be sent to it. It sends no row.
+func Probe(ctx context.Context, t Target) error {
+	caps, err := t.Client.Capabilities(ctx)
+	if err != nil {
+		return err
+	}
+	return checkServer(caps, t.NamespaceID)
+}
+
+// checkServer holds a server against the namespace that rows are meant for, if it is
+// known.
+func checkServer(caps orbit.Capabilities, namespace string) error {
 	switch {
 	case namespace != "" && caps.NamespaceID != namespace:
 		return fmt.Errorf("credential is of namespace %s, target is namespace %s", caps.NamespaceID, namespace)

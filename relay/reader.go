@@ -9,8 +9,7 @@ import (
 
 const (
 	minPoll = 20 * time.Millisecond
-	// lookAgain is how long a place in a lane, the list of lanes and the operator's
-	// holds are good for. A transaction that commits late leaves a row behind the
+	// lookAgain is how long a place in a lane and the list of lanes are good for. A transaction that commits late leaves a row behind the
 	// place.
 	lookAgain = time.Second
 	// readRows is how many index entries one look at a lane reads.
@@ -147,6 +146,13 @@ func (r *reader) step() (found bool, err error) {
 			return false, err
 		}
 	}
+	if len(r.lanes) > 0 && time.Since(r.heldAt) >= obeyWithin {
+		now := time.Now()
+		if err := r.readHolds(ctx); err != nil {
+			return false, err
+		}
+		r.heldAt = now
+	}
 	r.blocked, r.sleep, r.passedBy = false, r.cfg.Poll, map[string]int{}
 	picked, err := r.pick(ctx)
 	if err != nil {
@@ -158,7 +164,7 @@ func (r *reader) step() (found bool, err error) {
 	return true, r.fetch(ctx, picked)
 }
 
-// list reads which lanes have rows, and the holds if there are any to be held.
+// list reads which lanes have rows.
 func (r *reader) list(ctx context.Context) error {
 	r.flight.beginRead()
 	now := time.Now()
@@ -178,20 +184,5 @@ func (r *reader) list(ctx context.Context) error {
 		delete(r.places, lane)
 	}
 	clear(r.ended)
-	if len(lanes) > 0 && now.Sub(r.heldAt) >= lookAgain {
-		return r.readHolds(ctx, now)
-	}
-	return nil
-}
-
-func (r *reader) readHolds(ctx context.Context, now time.Time) error {
-	holds, err := r.store.Holds(ctx)
-	if err != nil {
-		return err
-	}
-	r.lead.mu.Lock()
-	r.lead.holds = holds
-	r.lead.mu.Unlock()
-	r.heldAt = now
 	return nil
 }

@@ -44,11 +44,13 @@ func (p *pipe) forward(stop, hard context.Context, batch []*entry) {
 	s := &shipment{pipe: p, rows: batch, ticket: ticket}
 	l.count.requests.Add(1)
 	l.count.sent.Add(int64(len(batch)))
-	if len(batch) == 1 {
+	rows, began := len(batch), time.Now()
+	if rows == 1 {
 		s.sendOne(ctx)
 	} else {
 		s.sendBatch(ctx)
 	}
+	l.cfg.Observer.Requested(p.gate.target.Name, rows, time.Since(began))
 	l.ramp.grow()
 }
 

@@ -10,7 +10,7 @@ import (
 type counters struct {
 	requests, sent, accepted, deduplicated  atomic.Int64
 	rejected, blocked, unknown, notAccepted atomic.Int64
-	leads                                   atomic.Int64
+	leads, leasesLost, purged               atomic.Int64
 }
 
 // Stats is what a relay has done since it was made, and how it stands.
@@ -24,6 +24,8 @@ type Stats struct {
 	Unknown      int64 `json:"unknown"`      // sends without an exact answer
 	NotAccepted  int64 `json:"not_accepted"` // sends that met a full queue or application
 	Leads        int64 `json:"leads"`        // times that a shard was led
+	LeasesLost   int64 `json:"leases_lost"`  // of these: ended because another relay leads
+	Purged       int64 `json:"purged"`       // delivered rows deleted for their age
 
 	Shards  []ShardStats  `json:"shards"`  // those led now
 	Targets []TargetStats `json:"targets"` // by name
@@ -56,6 +58,7 @@ func (r *Relay) Stats() Stats {
 		Requests: c.requests.Load(), Sent: c.sent.Load(), Accepted: c.accepted.Load(),
 		Deduplicated: c.deduplicated.Load(), Rejected: c.rejected.Load(), Blocked: c.blocked.Load(),
 		Unknown: c.unknown.Load(), NotAccepted: c.notAccepted.Load(), Leads: c.leads.Load(),
+		LeasesLost: c.leasesLost.Load(), Purged: c.purged.Load(),
 		Shards: []ShardStats{}, Targets: []TargetStats{},
 	}
 	for _, g := range r.gates {

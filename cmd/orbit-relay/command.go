@@ -17,6 +17,10 @@ The task server is named by ORBIT_URL, the credential by ORBIT_CREDENTIALS_FILE 
 ORBIT_TOKEN. A credentials file may hold the URL, and tells the namespace that the
 server has to confirm.
 
+Operators need the business database only. status says in one line what is wrong; list and
+show find rows; requeue, discard, hold, release and purge change something, write an audit
+row and take --dry-run.
+
 Several relays may run: each shard is led by one of them, the others stand by.`
 
 func newRoot(env cli.Environment) *cobra.Command {
@@ -25,6 +29,7 @@ func newRoot(env cli.Environment) *cobra.Command {
 		Short: "Forward an outbox to a task server",
 		Long:  long,
 	}
-	root.AddCommand(newRun(env), newOnce(env), newStatus(env))
+	root.AddCommand(newRun(env), newOnce(env), newCheck(env), newStatus(env), newDoctor(env), newVerify(env),
+		newList(env), newShow(env), newRequeue(env), newDiscard(env), newHold(env), newRelease(env), newPurge(env))
 	return root
 }

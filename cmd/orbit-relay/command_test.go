@@ -196,7 +196,7 @@ func TestAMistakeGivesOneClearLineAndExitCode2(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no command", full, nil, "once, run or status"},
+		{"no command", full, nil, "requeue"},
 		{"unknown command", full, []string{"go"}, `"go"`},
 		{"unknown flag", full, []string{"run", "--fast"}, "--fast"},
 		{"malformed flag", full, []string{"run", "--lease", "soon"}, "--lease"},

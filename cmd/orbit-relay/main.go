@@ -3,6 +3,6 @@ package main
 
 import "github.com/orbitkit/orbit/internal/cli"
 
-var program = cli.Program{Root: newRoot}
+var program = cli.Program{Root: newRoot, Mistakes: isMistake}
 
 func main() { program.Main() }

@@ -26,12 +26,12 @@ left to that relay.`,
 }
 
 func relayOnce(ctx context.Context, env cli.Environment, s *settings) error {
-	db, err := openDatabase(ctx, env)
+	db, store, err := openOutbox(ctx, env)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	r, err := s.build(env, db)
+	r, err := s.build(env, store)
 	if err != nil {
 		return err
 	}

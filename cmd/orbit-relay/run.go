@@ -2,23 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
-	"time"
 
 	"github.com/oklog/run"
 	"github.com/spf13/cobra"
 
 	"github.com/orbitkit/orbit/internal/cli"
-	"github.com/orbitkit/orbit/relay"
 )
 
 func newRun(env cli.Environment) *cobra.Command {
 	var s settings
-	var address string
+	var l listeners
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Relay until stopped",
@@ -27,53 +20,44 @@ what is under way, gives its shards back and exits 0; it exits 1 if something ha
 left to the lease.
 
 With --nudge-address it serves POST /nudge (look for rows at once), GET /healthz and
-GET /status on a loopback address.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return relayUntilStopped(cmd.Context(), env, &s, address) },
+GET /status on a loopback address, with --metrics-address GET /metrics for Prometheus.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return relayUntilStopped(cmd.Context(), env, &s, &l) },
 	}
 	s.register(cmd.Flags())
-	cmd.Flags().StringVar(&address, "nudge-address", "", "loopback `host:port` for nudges, health and status (default none)")
+	l.register(cmd.Flags())
 	return cmd
 }
 
-func relayUntilStopped(ctx context.Context, env cli.Environment, s *settings, address string) error {
-	db, err := openDatabase(ctx, env)
+func relayUntilStopped(ctx context.Context, env cli.Environment, s *settings, l *listeners) error {
+	if err := l.validate(); err != nil {
+		return cli.Usage(err)
+	}
+	db, store, err := openOutbox(ctx, env)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	r, err := s.build(env, db)
+	metrics, shown := metricsOf()
+	if l.metrics != "" {
+		s.cfg.Observer = metrics
+	}
+	r, err := s.build(env, store)
 	if err != nil {
 		return err
 	}
 	var parts run.Group
-	if address != "" {
-		if err := addNudges(&parts, address, r, s.cfg.Log); err != nil {
-			return cli.Usage(err)
-		}
-	}
 	relaying, stop := context.WithCancel(ctx)
 	defer stop()
 	parts.Add(func() error { return r.Run(relaying) }, func(error) { stop() })
-	return parts.Run()
-}
-
-// addNudges listens at once, so that an address in use is found before anything is sent.
-func addNudges(parts *run.Group, address string, r *relay.Relay, log *slog.Logger) error {
-	if err := checkLoopback(address); err != nil {
-		return fmt.Errorf("--nudge-address: %w", err)
-	}
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return fmt.Errorf("--nudge-address: %w", err)
-	}
-	log.Info("serving nudges, health and status", "address", listener.Addr().String())
-	const patience = 5 * time.Second
-	server := &http.Server{Handler: r.Handler(), ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10}
-	parts.Add(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
+	if l.nudge != "" {
+		if err := serve(&parts, "--nudge-address", l.nudge, r.Handler(), s.cfg.Log); err != nil {
+			return cli.Usage(err)
 		}
-		return nil
-	}, func(error) { server.Close() })
-	return nil
+	}
+	if l.metrics != "" {
+		if err := l.addMetrics(&parts, metrics, shown, r, store, s.cfg.Log); err != nil {
+			return cli.Usage(err)
+		}
+	}
+	return parts.Run()
 }

@@ -48,20 +48,17 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&s.cfg.SendTimeout, "send-timeout", 0, "bound of one request, at most 0.6 of the lease (default 5s)")
 	flags.DurationVar(&s.cfg.StopTimeout, "stop-timeout", 0, "bound of a graceful stop (default the send timeout + 5s)")
 	flags.DurationVar(&s.cfg.Poll, "poll", 0, "longest time between looks for rows while idle (default 1s)")
+	cli.DurationVar(flags, &s.cfg.Retain, "retain", 0, "how long delivered rows are kept, such as 7d; -1s keeps them for ever (default 30d)")
 	flags.IntVar(&s.cfg.Senders, "senders", 0, "requests under way at once per shard, 1 to 64 (default 4)")
 	flags.IntVar(&s.cfg.BatchRows, "batch-rows", 0, "most rows in one request, 1 to 100 (default 100)")
 }
 
-// build returns a relay on an open database. What is wrong with flags or environment is
-// a cli.Usage error.
-func (s *settings) build(env cli.Environment, db *sqldb.DB) (*relay.Relay, error) {
+// build returns a relay of an open outbox. What is wrong with flags or environment is a
+// cli.Usage error.
+func (s *settings) build(env cli.Environment, store *outbox.Store) (*relay.Relay, error) {
 	target, err := s.readTarget(env)
 	if err != nil {
 		return nil, cli.Usage(err)
-	}
-	store, err := outbox.Open(db.Dialect(), db.Write(), db.Read())
-	if err != nil {
-		return nil, err
 	}
 	s.cfg.Log = slog.New(slog.NewTextHandler(env.Err, nil))
 	r, err := relay.New(store, []relay.Target{target}, s.cfg)

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,28 +13,48 @@ import (
 )
 
 func newStatus(env cli.Environment) *cobra.Command {
-	var asJSON bool
+	out := format{env: env}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how the outbox stands",
-		Long: `status counts rows by state, and shows how long the oldest due row waits, who leads each
+		Long: `status says in its first line what is wrong, the worst first: relay dead (nobody leads),
+no credential, server down, stuck, too small (rows come faster than they are accepted),
+poison (rows that need a person), held, or ok. Then it counts rows by state, and shows how long the oldest due row waits, who leads each
 shard, which lanes have rows to be sent, and the last answer of the first due row of
 each. It needs the database only. It reads an index entry for each row.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return showStatus(cmd.Context(), env, asJSON) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return showStatus(cmd.Context(), env, &out) },
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	out.register(cmd.Flags())
 	return cmd
 }
 
 // A report is how an outbox stands, in the form that --json prints.
 type report struct {
 	At                time.Time        `json:"at"`
-	Rows              map[string]int64 `json:"rows"` // by state
+	Verdict           string           `json:"verdict"`  // the first finding, or ok
+	Findings          []findingReport  `json:"findings"` // the worst first
+	Rows              map[string]int64 `json:"rows"`     // by state
 	OldestDueSeconds  float64          `json:"oldest_due_seconds"`
 	OldestOpenSeconds float64          `json:"oldest_pending_seconds"`
 	Shards            []shardReport    `json:"shards"`
 	Lanes             []laneReport     `json:"lanes"`
+	Targets           []targetReport   `json:"targets"` // as those who lead now find them
 	Holds             []holdReport     `json:"holds"`
+}
+
+type findingReport struct {
+	Trouble string `json:"trouble"`
+	Detail  string `json:"detail"`
+}
+
+type targetReport struct {
+	Shard     int       `json:"shard"`
+	Target    string    `json:"target"`
+	State     string    `json:"state"`
+	LastError string    `json:"last_error,omitempty"`
+	Accepted  int64     `json:"accepted"`
+	PerMinute int64     `json:"accepted_per_minute"`
+	At        time.Time `json:"at"`
 }
 
 type shardReport struct {
@@ -61,26 +79,17 @@ type holdReport struct {
 	Reason   string `json:"reason"`
 }
 
-func showStatus(ctx context.Context, env cli.Environment, asJSON bool) error {
-	db, err := openDatabase(ctx, env)
+func showStatus(ctx context.Context, env cli.Environment, out *format) error {
+	db, store, err := openOutbox(ctx, env)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	store, err := outbox.Open(db.Dialect(), db.Write(), db.Read())
-	if err != nil {
-		return err
-	}
 	r, err := readReport(ctx, store)
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		e := json.NewEncoder(env.Out)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
-	}
-	return r.print(env.Out)
+	return out.print(r, r.print)
 }
 
 func readReport(ctx context.Context, store *outbox.Store) (report, error) {
@@ -88,11 +97,25 @@ func readReport(ctx context.Context, store *outbox.Store) (report, error) {
 	if err != nil {
 		return report{}, err
 	}
-	r := report{At: st.At, Rows: map[string]int64{}, Shards: []shardReport{}, Lanes: []laneReport{}, Holds: []holdReport{}}
+	r := report{
+		At: st.At, Verdict: "ok", Rows: map[string]int64{}, Findings: []findingReport{}, Shards: []shardReport{}, Lanes: []laneReport{},
+		Targets: []targetReport{}, Holds: []holdReport{},
+	}
+	for _, f := range st.Findings {
+		r.Findings = append(r.Findings, findingReport{Trouble: string(f.Trouble), Detail: f.Detail})
+	}
+	if len(st.Findings) > 0 {
+		r.Verdict = st.Findings[0].String()
+	}
 	for s := outbox.Pending; s <= outbox.Discarded; s++ {
 		r.Rows[s.String()] = st.Count[s]
 	}
 	r.OldestDueSeconds, r.OldestOpenSeconds = age(st.At, st.OldestDue), age(st.At, st.OldestPending)
+	r.addLeaders(&st)
+	return r, r.addLanes(ctx, store)
+}
+
+func (r *report) addLeaders(st *outbox.Status) {
 	for _, l := range st.Leaders {
 		shard := shardReport{Shard: l.Shard, Epoch: l.Epoch}
 		if l.Left > 0 {
@@ -100,14 +123,14 @@ func readReport(ctx context.Context, store *outbox.Store) (report, error) {
 		}
 		r.Shards = append(r.Shards, shard)
 	}
-	if err := r.addLanes(ctx, store); err != nil {
-		return report{}, err
+	for _, t := range st.Targets {
+		r.Targets = append(r.Targets, targetReport{
+			Shard: t.Shard, Target: t.Target, State: t.Gate, LastError: t.Error, Accepted: t.Accepted, PerMinute: t.PerMinute, At: t.At,
+		})
 	}
-	holds, err := store.Holds(ctx)
-	for _, h := range holds {
+	for _, h := range st.Holds {
 		r.Holds = append(r.Holds, holdReport{Target: h.Target, QueueID: h.QueueID, Operator: h.Act.Operator, Reason: h.Act.Reason})
 	}
-	return r, err
 }
 
 func age(now, then time.Time) float64 {
@@ -152,8 +175,11 @@ func lastError(ctx context.Context, store *outbox.Store, shard int, lane int64) 
 	return fmt.Sprintf("%v after %d sends: %d %s %s", last.Outcome, rows[0].Attempts, last.Status, last.Code, last.Message), nil
 }
 
-func (r *report) print(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func (r *report) print(w io.Writer) {
+	fmt.Fprintln(w, plain(r.Verdict))
+	for _, f := range r.Findings[min(1, len(r.Findings)):] {
+		fmt.Fprintf(w, "also %s: %s\n", f.Trouble, plain(f.Detail))
+	}
 	for s := outbox.Pending; s <= outbox.Discarded; s++ {
 		fmt.Fprintf(w, "%v\t%d\n", s, r.Rows[s.String()])
 	}
@@ -164,19 +190,21 @@ func (r *report) print(out io.Writer) error {
 		if s.Leader != "" {
 			leader = fmt.Sprintf("%s, lease ends in %s", s.Leader, seconds(s.LeaseLeftSeconds))
 		}
-		fmt.Fprintf(w, "shard %d led by\t%s (epoch %d)\n", s.Shard, leader, s.Epoch)
+		fmt.Fprintf(w, "shard %d led by\t%s (epoch %d)\n", s.Shard, plain(leader), s.Epoch)
+	}
+	for _, t := range r.Targets {
+		fmt.Fprintf(w, "shard %d finds target %s\t%s, %d accepted, %d a minute\t%s\n", t.Shard, t.Target, t.State, t.Accepted, t.PerMinute, plain(t.LastError))
 	}
 	for _, l := range r.Lanes {
 		due := "due for " + seconds(l.DueSeconds)
 		if l.DueSeconds < 0 {
 			due = "due in " + seconds(-l.DueSeconds)
 		}
-		fmt.Fprintf(w, "target %s queue %s\t%s\t%s\n", l.Target, l.QueueID, due, l.LastError)
+		fmt.Fprintf(w, "target %s queue %s\t%s\t%s\n", l.Target, l.QueueID, due, plain(l.LastError))
 	}
 	for _, h := range r.Holds {
-		fmt.Fprintf(w, "held: target %q queue %q\tby %s: %s\n", h.Target, h.QueueID, h.Operator, h.Reason)
+		fmt.Fprintf(w, "held: target %q queue %q\tby %s: %s\n", h.Target, h.QueueID, plain(h.Operator), plain(h.Reason))
 	}
-	return w.Flush()
 }
 
 func seconds(s float64) string {
