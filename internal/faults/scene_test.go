@@ -202,9 +202,19 @@ type order struct {
 // submit submits a task that is expected to end SUCCEEDED, and returns its id.
 func (s *scene) submit(c *orbit.Client, o order) string {
 	s.Helper()
-	payload, err := json.Marshal(o.work)
+	accepted, err := c.SubmitTask(s.Context(), sqldb.NewID().String(), s.request(o))
 	if err != nil {
 		s.Fatal(err)
+	}
+	s.expect(accepted.Task.ID, orbit.StateSucceeded)
+	return accepted.Task.ID
+}
+
+// request is what submits an order.
+func (s *scene) request(o order) orbit.SubmitTaskRequest {
+	payload, err := json.Marshal(o.work)
+	if err != nil {
+		panic(err)
 	}
 	r := orbit.SubmitTaskRequest{
 		QueueID: s.creds.QueueID, Handler: handlerName, HandlerVersion: handlerVersion, PayloadVersion: "v1", Payload: payload,
@@ -223,12 +233,7 @@ func (s *scene) submit(c *orbit.Client, o order) string {
 	if o.attempts > 0 {
 		r.Retry.MaxAttempts = o.attempts
 	}
-	accepted, err := c.SubmitTask(s.Context(), sqldb.NewID().String(), r)
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.expect(accepted.Task.ID, orbit.StateSucceeded)
-	return accepted.Task.ID
+	return r
 }
 
 // awaitState waits until a task is in a state.
