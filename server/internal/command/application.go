@@ -16,6 +16,7 @@ import (
 // of [Commands.Cancel].
 func (c *Commands) UpdateApplication(ctx context.Context, caller Caller, r orbit.UpdateApplicationRequest, content orbit.Digest) (Receipt, error) {
 	w := newWork(&caller, idempotency.UpdateApplication, caller.Application, content)
+	w.told = func() { c.cfg.Reopened(caller.Application, sqldb.ID{}) }
 	w.write = func(ctx context.Context, tx *sqldb.Tx) (idempotency.Receipt, error) {
 		if err := updateApplication(ctx, tx, &caller, r); err != nil {
 			return idempotency.Receipt{}, err

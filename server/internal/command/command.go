@@ -21,6 +21,10 @@ type Config struct {
 	// worker of the attempt can be told. It must not block. Default: nobody is told; a
 	// worker hears of the intent with its next renewal.
 	Cancelled func(attempt sqldb.ID, epoch int64, reason string)
+	// Reopened is called after the commit of a change of a queue, or with a zero queue of an
+	// application: it may have been paused, stopped or full before. It must not block.
+	// Default: nobody is told; nodes notice within a second.
+	Reopened func(application, queue sqldb.ID)
 	// Settled is called after a commit with what it did to attempts, which may be nothing.
 	// It must not block. Default: nobody is told.
 	Settled func(settle.Tally)
@@ -41,6 +45,9 @@ func New(db *sqldb.DB, cfg Config) *Commands {
 	}
 	if cfg.Wake == nil {
 		cfg.Wake = func([]int64) {}
+	}
+	if cfg.Reopened == nil {
+		cfg.Reopened = func(application, queue sqldb.ID) {}
 	}
 	if cfg.Cancelled == nil {
 		cfg.Cancelled = func(sqldb.ID, int64, string) {}

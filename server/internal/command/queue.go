@@ -68,6 +68,7 @@ func (c *Commands) UpdateQueue(ctx context.Context, caller Caller, id sqldb.ID, 
 		return Receipt{}, err
 	}
 	w := newWork(&caller, idempotency.UpdateQueue, id, content)
+	w.told = func() { c.cfg.Reopened(caller.Application, id) }
 	w.write = func(ctx context.Context, tx *sqldb.Tx) (idempotency.Receipt, error) {
 		if err := updateQueue(ctx, tx, &caller, id, r); err != nil {
 			return idempotency.Receipt{}, err

@@ -165,7 +165,7 @@ func newClaim(d *Dispatcher, tx *sqldb.Tx, lanes []Lane, takers []Taker, given [
 	}
 	for i := range given {
 		g := &given[i]
-		c.takers[g.Taker].use(g.lane().ID(), len(g.Payload))
+		c.takers[g.Taker].use(g.Lane().ID(), len(g.Payload))
 	}
 	return c
 }

@@ -71,8 +71,8 @@ type Grant struct {
 	Traceparent     string
 }
 
-// lane returns where the task was found.
-func (g *Grant) lane() Lane {
+// Lane returns where the task was found.
+func (g *Grant) Lane() Lane {
 	return Lane{Queue: g.Queue, Handler: g.Handler, Version: g.HandlerVersion, Keyed: g.ConcurrencyKey != ""}
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"container/list"
 	"sync"
 	"time"
 
@@ -33,7 +34,7 @@ type board struct {
 	mu      sync.Mutex
 	classes map[string]*class
 	lanes   map[int64]*lane
-	hot     map[int64]*lane // lanes that may hold something
+	hot     *rotation       // lanes that may hold something
 	limited map[int64]*lane // lanes that wait for an attempt to end
 	woken   uint64          // grows with each wake
 }
@@ -41,25 +42,36 @@ type board struct {
 // A class is the sessions that take from the same lanes.
 type class struct {
 	key       string
+	app       sqldb.ID // whose lanes they are
 	lanes     []*lane
+	known     map[limitKey]bool // what limits of its sessions may name
 	members   int
 	free      map[*session]struct{}
-	busySince time.Time // when the last of them stopped being free
+	aside     map[*lane]struct{} // lanes that were set aside
+	busySince time.Time          // when the last of them stopped being free
 }
 
 type lane struct {
 	dispatch.Lane
 	id        int64
+	app       sqldb.ID
 	classes   map[*class]struct{}
-	gen       uint64    // of the last wake
-	notBefore time.Time // of the next look
-	misses    int       // looks in a row that others spoiled
+	spot      *list.Element // in the rotation; nil if it is not there
+	aside     bool          // it may hold something that no free session takes
+	gen       uint64        // of the last wake
+	opened    uint64        // of the last change of its limits
+	notBefore time.Time     // of the next look
+	misses    int           // looks in a row that others spoiled
+	taker     *session      // while an order is made: somebody who takes from it
 }
 
 // A place is a session's part of the board, guarded by its lock.
 type place struct {
 	class    *class
 	credit   int
+	limits   limits
+	sent     uint64                 // assignments written to the connection
+	flights  []flight               // assignments since the last word about credit, in order
 	held     map[sqldb.ID]time.Time // attempts and about when their lease ends
 	open     map[sqldb.ID]struct{}  // attempts to be settled before anything is assigned
 	draining bool
@@ -70,7 +82,7 @@ func newBoard() *board {
 	return &board{
 		nudge:   make(chan struct{}, 1),
 		classes: make(map[string]*class), lanes: make(map[int64]*lane),
-		hot: make(map[int64]*lane), limited: make(map[int64]*lane),
+		hot: newRotation(), limited: make(map[int64]*lane),
 	}
 }
 
@@ -80,7 +92,10 @@ func (b *board) join(s *session, key string, lanes []dispatch.Lane, held map[sql
 	defer b.mu.Unlock()
 	c := b.classes[key]
 	if c == nil {
-		c = &class{key: key, free: make(map[*session]struct{})}
+		c = &class{
+			key: key, app: s.principal.Application, known: knownKeys(lanes),
+			free: make(map[*session]struct{}), aside: make(map[*lane]struct{}),
+		}
 		b.classes[key] = c
 		for _, l := range lanes {
 			c.lanes = append(c.lanes, b.addLane(l, c))
@@ -95,17 +110,37 @@ func (b *board) addLane(def dispatch.Lane, c *class) *lane {
 	id := def.ID()
 	l := b.lanes[id]
 	if l == nil {
-		l = &lane{Lane: def, id: id, classes: make(map[*class]struct{})}
+		l = &lane{Lane: def, id: id, app: c.app, classes: make(map[*class]struct{})}
 		b.lanes[id] = l
 	}
 	l.classes[c] = struct{}{}
 	return l
 }
 
+// lookInto has a lane looked into.
+func (b *board) lookInto(l *lane) {
+	if l.aside {
+		l.aside = false
+		for c := range l.classes {
+			delete(c.aside, l)
+		}
+	}
+	b.hot.add(l)
+}
+
+// setAside leaves a lane out until somebody takes from it.
+func (b *board) setAside(l *lane) {
+	b.hot.remove(l)
+	l.aside = true
+	for c := range l.classes {
+		c.aside[l] = struct{}{}
+	}
+}
+
 // heat has all lanes of a class looked into.
 func (b *board) heat(c *class) {
 	for _, l := range c.lanes {
-		b.hot[l.id] = l
+		b.lookInto(l)
 	}
 }
 
@@ -126,7 +161,7 @@ func (b *board) leave(s *session) {
 	for _, l := range c.lanes {
 		if delete(l.classes, c); len(l.classes) == 0 {
 			delete(b.lanes, l.id)
-			delete(b.hot, l.id)
+			b.hot.remove(l)
 			delete(b.limited, l.id)
 		}
 	}
@@ -156,7 +191,15 @@ func (b *board) update(s *session) {
 			c.busySince = time.Now()
 		}
 	}
-	if is && len(b.hot) > 0 {
+	if !is {
+		return
+	}
+	for l := range c.aside {
+		if s.takes(l) > 0 {
+			b.lookInto(l)
+		}
+	}
+	if b.hot.size > 0 {
 		b.signal()
 	}
 }
@@ -169,6 +212,11 @@ func (s *session) slots() int {
 		return 0
 	}
 	return min(p.credit, s.capacity-len(p.held))
+}
+
+// takes is how many tasks of a lane of its class the session takes now.
+func (s *session) takes(l *lane) int {
+	return s.place.limits.within(l.Lane, s.slots())
 }
 
 func (b *board) signal() {
@@ -189,9 +237,13 @@ func (b *board) wake(lanes []int64) {
 		if l == nil {
 			continue
 		}
-		l.gen, found = b.woken, true
-		if b.hot[id] = l; l.misses > 0 {
+		l.gen = b.woken
+		if l.misses > 0 {
 			l.misses, l.notBefore = 0, time.Time{}
+		}
+		if !l.aside {
+			b.hot.add(l)
+			found = true
 		}
 	}
 	if found {
@@ -213,52 +265,21 @@ func (b *board) ended() {
 	b.signal()
 }
 
-// An order is what one claim is to do.
-type order struct {
-	lanes  []dispatch.Lane
-	takers []dispatch.Taker
-	to     []*session // by taker
-	woken  uint64     // wakes seen when the order was made
-	wait   time.Duration
-}
-
-// order makes the next claim. Without takers there is nothing to claim now, and wait
-// tells when to ask again, if no nudge comes before.
-func (b *board) order(now time.Time) order {
+// reopen has the lanes of a queue, or with the zero queue of an application, looked into
+// at once if they wait because they were closed or full: that may have changed.
+func (b *board) reopen(app, queue sqldb.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := order{woken: b.woken, wait: time.Hour}
-	byClass := make(map[*class][]int64)
-	for id, l := range b.hot {
-		if len(o.lanes) == claimLanes {
-			break
-		}
-		if !l.wanted() {
-			continue
-		}
-		if wait := l.notBefore.Sub(now); wait > 0 {
-			o.wait = min(o.wait, wait)
-			continue
-		}
-		o.lanes = append(o.lanes, l.Lane)
-		for c := range l.classes {
-			byClass[c] = append(byClass[c], id)
+	b.woken++
+	for id, l := range b.lanes {
+		if l.app == app && (queue.IsZero() || l.Queue == queue) {
+			l.opened, l.notBefore = b.woken, time.Time{}
+			delete(b.limited, id)
 		}
 	}
-	slots := 0
-	for c, ids := range byClass {
-		for s := range c.free {
-			n := s.slots()
-			if n <= 0 {
-				continue // its socket does not keep up
-			}
-			o.takers, o.to = append(o.takers, s.taker(ids, n)), append(o.to, s)
-			if slots += n; slots >= dispatch.MaxBatch || len(o.to) == claimTakers {
-				return o
-			}
-		}
+	if b.hot.size > 0 {
+		b.signal()
 	}
-	return o
 }
 
 // wanted reports whether somebody takes from the lane now.
@@ -271,11 +292,16 @@ func (l *lane) wanted() bool {
 	return false
 }
 
-func (s *session) taker(lanes []int64, slots int) dispatch.Taker {
-	return dispatch.Taker{
-		Process: s.process, Namespace: s.principal.Namespace, Credential: s.principal.Credential,
-		ConnectedAt: s.connectedAt, Lanes: lanes, Slots: slots, Bytes: s.queue.room(),
+// anyTaker returns a free session that takes from the lane, or nil.
+func (l *lane) anyTaker() *session {
+	for c := range l.classes {
+		for s := range c.free {
+			if s.takes(l) > 0 {
+				return s
+			}
+		}
 	}
+	return nil
 }
 
 // learn takes what a claim found out about lanes.
@@ -290,7 +316,7 @@ func (b *board) learn(o order, c dispatch.Claimed, now time.Time) {
 		switch end {
 		case dispatch.LaneEmpty:
 			if l.misses = 0; l.gen <= o.woken {
-				delete(b.hot, id)
+				b.hot.remove(l)
 			}
 		case dispatch.LaneMore:
 			if l.misses = 0; len(c.Grants) == 0 {
@@ -300,10 +326,18 @@ func (b *board) learn(o order, c dispatch.Claimed, now time.Time) {
 			l.notBefore = now.Add(min(firstSkip<<min(l.misses, 10), longestSkip))
 			l.misses++
 		case dispatch.LaneFull:
-			l.notBefore, b.limited[id] = now.Add(afterFull), l
+			l.rest(o, now.Add(afterFull))
+			b.limited[id] = l
 		case dispatch.LaneClosed:
-			l.notBefore = now.Add(afterClosed)
+			l.rest(o, now.Add(afterClosed))
 		}
+	}
+}
+
+// rest leaves a lane alone until then, unless what it waits for has changed meanwhile.
+func (l *lane) rest(o order, until time.Time) {
+	if l.opened <= o.woken {
+		l.notBefore = until
 	}
 }
 
@@ -311,11 +345,14 @@ func (b *board) learn(o order, c dispatch.Claimed, now time.Time) {
 func (b *board) give(s *session, a assignment, until time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s.slots() <= 0 {
+	p, lane := &s.place, a.grant.Lane()
+	if p.limits.within(lane, s.slots()) <= 0 {
 		return false
 	}
-	s.place.credit--
-	s.place.held[a.grant.Attempt] = until
+	p.credit--
+	p.limits.use(lane)
+	p.flights = append(p.flights, flight{attempt: a.grant.Attempt, lane: lane})
+	p.held[a.grant.Attempt] = until
 	s.queue.assign(a)
 	b.update(s)
 	return true
@@ -327,7 +364,7 @@ func (b *board) cold() []int64 {
 	defer b.mu.Unlock()
 	var ids []int64
 	for id, l := range b.lanes {
-		if _, hot := b.hot[id]; !hot && l.wanted() {
+		if !b.hot.has(l) && !l.aside && l.wanted() {
 			ids = append(ids, id)
 		}
 	}

@@ -135,7 +135,7 @@ func TestSessionThatLeftIsForgotten(t *testing.T) {
 		t.Error("a session that left took an assignment")
 	}
 	b.learn(o, dispatch.Claimed{Lanes: map[int64]dispatch.LaneEnd{boardLane.ID(): dispatch.LaneMore}}, time.Now())
-	if len(b.lanes)+len(b.hot)+len(b.classes)+len(b.limited) != 0 {
+	if len(b.lanes)+b.hot.size+len(b.classes)+len(b.limited) != 0 {
 		t.Errorf("the board keeps %d lanes and %d classes of nobody", len(b.lanes), len(b.classes))
 	}
 }

@@ -66,6 +66,10 @@ func (h *Hub) claim(ctx context.Context, o order) error {
 	return nil
 }
 
+// Reopen tells that a queue, or with the zero queue an application, may dispatch again or
+// more than before. What waits of it is looked into at once. It never blocks.
+func (h *Hub) Reopen(application, queue sqldb.ID) { h.board.reopen(application, queue) }
+
 // handBack returns a grant that its worker does not get any more, at once.
 func (h *Hub) handBack(s *session, g *dispatch.Grant) {
 	h.returns.add(s.ref(g.Attempt, g.Epoch), func(r dispatch.Returned, err error) {

@@ -4,5 +4,5 @@ package session
 func (h *Hub) HotLanes() int {
 	h.board.mu.Lock()
 	defer h.board.mu.Unlock()
-	return len(h.board.hot)
+	return h.board.hot.size
 }

@@ -269,9 +269,10 @@ func (s *session) flush() error {
 
 // assignFrame encodes an assignment, unless it is of no use any more.
 func (s *session) assignFrame(a assignment) []byte {
-	s.hub.board.change(s, func(*place) {}) // there is room for another one
 	elapsed := time.Since(a.at)
-	if elapsed >= a.grant.Lease {
+	late := elapsed >= a.grant.Lease
+	s.hub.board.written(s, a.grant.Attempt, !late) // there is room for another one
+	if late {
 		s.hub.handBack(s, a.grant)
 		return nil
 	}
