@@ -23,7 +23,7 @@ type batcher[Q, A any] struct {
 
 	nudge   chan struct{}
 	mu      sync.Mutex
-	waiting []job[Q, A]
+	waiting turns[job[Q, A]]
 	running sync.WaitGroup // items that run alone
 }
 
@@ -39,14 +39,19 @@ func newBatcher[Q, A any](run func(context.Context, []Q) ([]A, error), size func
 	return &batcher[Q, A]{run: run, size: size, told: nobody, nudge: make(chan struct{}, 1)}
 }
 
-// add puts an item into the next batch. How many wait is bounded by who adds.
-func (b *batcher[Q, A]) add(item Q, done func(A, error)) {
+// add puts an item that is the node's own into the next batch. How many wait is bounded by
+// who adds.
+func (b *batcher[Q, A]) add(item Q, done func(A, error)) { b.addFor(nil, item, done) }
+
+// addFor is add for an item of an owner: owners take turns, so that a flood of one delays
+// only itself.
+func (b *batcher[Q, A]) addFor(owner any, item Q, done func(A, error)) {
 	if b.alone {
 		b.running.Go(func() { b.serve(context.Background(), []job[Q, A]{{item, time.Now(), done}}) })
 		return
 	}
 	b.mu.Lock()
-	b.waiting = append(b.waiting, job[Q, A]{item, time.Now(), done})
+	b.waiting.push(owner, job[Q, A]{item, time.Now(), done})
 	b.mu.Unlock()
 	select {
 	case b.nudge <- struct{}{}:
@@ -78,17 +83,13 @@ func (b *batcher[Q, A]) Run(ctx context.Context) {
 func (b *batcher[Q, A]) take() []job[Q, A] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n, bytes := 0, 0
-	for n < min(len(b.waiting), maxBatch) {
-		bytes += b.size(&b.waiting[n].item)
-		if n > 0 && bytes > maxBatchBytes {
+	var batch []job[Q, A]
+	for bytes := 0; len(batch) < maxBatch && b.waiting.len() > 0; {
+		bytes += b.size(&b.waiting.peek().item)
+		if len(batch) > 0 && bytes > maxBatchBytes {
 			break
 		}
-		n++
-	}
-	batch := b.waiting[:n:n]
-	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
-		b.waiting = nil // let the memory of a burst go
+		batch = append(batch, b.waiting.pop())
 	}
 	return batch
 }

@@ -10,13 +10,9 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/orbitkit/orbit"
-	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/internal/wire/wiretest"
-	"github.com/orbitkit/orbit/migrations"
-	"github.com/orbitkit/orbit/server/internal/dispatch/dispatchtest"
-	"github.com/orbitkit/orbit/server/internal/session"
 )
 
 // Every message of a worker with every member that it may have.
@@ -50,9 +46,7 @@ func understood(f wiretest.Fault) bool {
 // Each member of each message, wrong in every way: the worker is told which member breaks
 // a rule, over a real TLS WebSocket, and nothing else happens.
 func TestEveryFaultOfAClientMessageIsNamed(t *testing.T) { // TEST-015, TEST-016, WRK-009, REF-WRK-002, REF-WRK-006, API-002
-	db := dbtest.Open(t, dbtest.SQLite, migrations.Server) // no engine has a part in it
-	s := scene{T: t, w: dispatchtest.New(t, db.DB), db: db}
-	s.n = s.newNode(db.DB, session.Config{Node: "node-a"})
+	s := sqliteScene(t)
 	q := s.w.NewQueue("q")
 	token := s.worker()
 	running, a := s.running(q, token)

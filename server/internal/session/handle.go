@@ -82,7 +82,7 @@ func ask[Q, A any](s *session, frame wire.Envelope, attempt sqldb.ID, b *batcher
 	if !s.budget.take(cost, s.ended) {
 		return errEnded
 	}
-	b.add(item, func(got A, err error) {
+	b.addFor(s, item, func(got A, err error) {
 		defer s.budget.give(cost)
 		refusal := unavailable
 		if err == nil {
@@ -253,15 +253,23 @@ func (s *session) drain(frame wire.Envelope) error {
 	if err := decode(frame.Data, &struct{}{}); err != nil {
 		return broken(frame, err)
 	}
-	s.hub.board.change(s, func(p *place) { p.draining = true })
-	s.returnUnsent()
+	again := false
+	s.hub.board.change(s, func(p *place) { again, p.draining = p.draining, true })
+	if !again {
+		s.returnUnsent()
+		s.noteDrain()
+	}
+	s.say(wire.TypeDrainOK, frame.ID, struct{}{})
+	return nil
+}
+
+// noteDrain writes down for people that the process takes nothing more.
+func (s *session) noteDrain() {
 	s.hub.drains.add(s, func(_ struct{}, err error) {
 		if err != nil {
 			s.hub.log.Warn("drain was not noted", "process_id", s.process.String(), "err", err)
 		}
 	})
-	s.say(wire.TypeDrainOK, frame.ID, struct{}{})
-	return nil
 }
 
 // track follows what an answer says about an attempt that the process holds.

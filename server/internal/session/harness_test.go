@@ -54,6 +54,15 @@ func run(t *testing.T, f func(s scene)) {
 	}, migrations.Server)
 }
 
+// sqliteScene is a scene for what no engine has a part in.
+func sqliteScene(t *testing.T) scene {
+	t.Helper()
+	db := dbtest.Open(t, dbtest.SQLite, migrations.Server)
+	s := scene{T: t, w: dispatchtest.New(t, db.DB), db: db}
+	s.n = s.newNode(db.DB, session.Config{Node: "node-a"})
+	return s
+}
+
 // newNode starts a node; it is stopped at the end of the test unless it was before.
 func (s scene) newNode(db *sqldb.DB, cfg session.Config) *node {
 	s.Helper()
