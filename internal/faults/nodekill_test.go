@@ -40,8 +40,10 @@ func (s *scene) startDoomed(name, columns string, before bool) *doomed {
 	faults := dbfault.Open(s.T, s.db)
 	d := &doomed{node: s.startNode(name, onDatabase(faults.Address))}
 	faults.Set(dbfault.Trap{
-		Before:    before,
-		Statement: func(text string) bool { return strings.Contains(text, "INSERT INTO attempt") && strings.Contains(text, columns) },
+		Before: before,
+		Statement: func(text string) bool {
+			return strings.Contains(text, "INSERT INTO attempt") && strings.Contains(text, columns)
+		},
 		Do: func() {
 			d.Process.Kill()
 			<-d.ended
