@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -174,15 +175,18 @@ func (w *world) checkSettled(t *testing.T, seqs []int64, o *operators) {
 func TestAHoldIsObeyedWithinASecond(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		b.fake.answer = func(send) reply { return reply{delay: 100 * time.Millisecond} }
-		_, stop := b.start(relay.Config{Poll: time.Hour, Senders: 1, BatchRows: 1, Hook: &b.hook})
+		b.fake.caps = func() reply { // room for many rows before the senders, each of which travels alone
+			return reply{raw: strings.Replace(capabilities(orbit.IdempotencyRetention, namespace), `"max_items":100`, `"max_items":1`, 1)}
+		}
+		_, stop := b.start(relay.Config{Poll: time.Hour, Senders: 1, Hook: &b.hook})
 		defer stop()
-		keys := make([]string, 60)
+		keys := make([]string, 180)
 		for i := range keys {
 			keys[i] = fmt.Sprintf("k%d", i)
 		}
 		seqs := b.enqueueKeys(keys...)
 		b.hook.Notify()
-		for len(b.sends()) < 5 {
+		for len(b.sends()) < 60 { // the reader has nothing to read and sleeps longer and longer
 			time.Sleep(10 * time.Millisecond)
 		}
 		if err := b.store.Hold(t.Context(), "main", "", operator); err != nil {
