@@ -25,9 +25,11 @@ UPDATE task
 SET dispatch_state = 3, dispatch_lane = NULL
 WHERE id IN `
 
+// The attempt is found by its unique key: by live, a young table has every live attempt
+// read for each task. The epoch is the old one here, on all engines.
 const leaseTasks = `
 UPDATE task
-SET attempt_id = (SELECT a.id FROM attempt a WHERE a.task_id = task.id AND a.live = 1),
+SET attempt_id = (SELECT a.id FROM attempt a WHERE a.task_id = task.id AND a.epoch = task.epoch + 1),
     state = 2, revision = revision + 1, updated_at = ?, epoch = epoch + 1, attempt_count = attempt_count + 1,
     dispatch_state = 0, dispatch_lane = NULL, expire_at = NULL
 WHERE id IN `
