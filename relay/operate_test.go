@@ -186,7 +186,7 @@ func TestAHoldIsObeyedWithinASecond(t *testing.T) {
 		}
 		seqs := b.enqueueKeys(keys...)
 		b.hook.Notify()
-		for len(b.sends()) < 60 { // the reader has nothing to read and sleeps longer and longer
+		for len(b.sends()) < 150 { // the reader has nothing to read and sleeps longer and longer
 			time.Sleep(10 * time.Millisecond)
 		}
 		if err := b.store.Hold(t.Context(), "main", "", operator); err != nil {
