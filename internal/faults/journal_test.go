@@ -136,7 +136,7 @@ func (b *book) await(t *testing.T, what string, match func(event) bool) event {
 func (b *book) text() string {
 	all := b.all(func(event) bool { return true })
 	var lines []string
-	for _, e := range all[max(0, len(all)-60):] {
+	for _, e := range all[max(0, len(all)-150):] {
 		lines = append(lines, e.String())
 	}
 	return strings.Join(lines, "\n")

@@ -19,7 +19,7 @@ func TestReconnectsLeaveNothingBehind(t *testing.T) { // WRK-021, WRK-024, TOK-0
 		if s.db.Engine != dbtest.SQLite {
 			cuts = 100 // what could leak does not depend on the engine
 		}
-		n := s.startNode("node-a")
+		n := s.startNode("node-a", withLease(time.Minute)) // it is not renewed when the machine is busy
 		c := s.client(n)
 		p := startProxy(s.T, n.addr)
 		w := s.startWorker("worker", p.url, quickly)

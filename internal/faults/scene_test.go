@@ -236,12 +236,15 @@ func (s *scene) request(o order) orbit.SubmitTaskRequest {
 	return r
 }
 
-// awaitState waits until a task is in a state.
+// awaitState waits until a task is in a state. It does not wait for what cannot come.
 func (s *scene) awaitState(c *orbit.Client, id, state string) (task orbit.Task) {
 	s.Helper()
 	poll(s.T, fmt.Sprintf("task %s to be %s", id, state), func() bool {
 		got, err := c.GetTask(s.Context(), id)
 		task = got
+		if err == nil && got.State != state && (got.Terminal() || got.State == orbit.StateNeedsReview) {
+			s.Fatalf("task %s is %s, want %s; its attempts are %+v", id, got.State, state, s.attempts(c, id))
+		}
 		return err == nil && got.State == state
 	})
 	return task
