@@ -196,7 +196,7 @@ func TestAHoldIsObeyedWithinASecond(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		sends := b.sends()
 		if late := sends[len(sends)-1].at.Sub(held); late > time.Second || len(sends) == len(keys) {
-			t.Errorf("%d rows were sent, the last one %v after the hold", len(sends), late)
+			t.Fatalf("%d rows were sent, the last one %v after the hold", len(sends), late)
 		}
 		if err := b.store.Unhold(t.Context(), "main", "", operator); err != nil {
 			t.Fatal(err)
