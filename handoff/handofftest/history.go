@@ -173,11 +173,11 @@ func linearizable(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// clock turns the clock by steps of which three are a hand-over's time.
+// clock turns the clock by steps of which three are more than a hand-over's time.
 func (h *history) clock(steps int) func() (command, bool) {
 	return func() (command, bool) {
 		steps--
-		return advancing(usualTTL / 3), steps >= 0
+		return advancing(4 * time.Second), steps >= 0
 	}
 }
 
