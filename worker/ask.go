@@ -147,14 +147,7 @@ func (c *Conn) answer(frame wire.Envelope) error {
 // hold; what is too much all the same should be handed back with Return. Credit has no
 // answer; its refusal comes as an event.
 func (c *Conn) Credit(ctx context.Context, slots int) error {
-	if slots < 0 || slots > c.registration.Capacity {
-		return refuse("slots", "%d must be 0 to the registered capacity %d", slots, c.registration.Capacity)
-	}
-	id := c.newID()
-	c.mu.Lock()
-	c.credit = id
-	c.mu.Unlock()
-	return c.send(ctx, false, wire.TypeCredit, id, wire.Credit{Slots: slots})
+	return c.sendCredit(ctx, wire.Credit{Slots: slots})
 }
 
 // Start asks for the right to execute a. Business code may run only after its

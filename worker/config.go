@@ -34,10 +34,10 @@ type Config struct {
 	// Capacity is how many attempts are held, and so how many handlers run, at one
 	// time. At most 1000. Default 4.
 	Capacity int
-	// HandlerCapacity gives handlers a capacity of their own, at most 1000 each: so many
-	// attempts of that handler are held at one time, besides those of Capacity and without
-	// taking a slot from other handlers. Each such handler connects as a process of its
-	// own. Default: all handlers share Capacity.
+	// HandlerCapacity bounds how many of the slots of Capacity a handler may occupy, 1 to
+	// 1000: so many attempts of it are held at one time. Its other tasks go to other
+	// workers instead of waiting here. To keep slots free for a handler, bound all the
+	// others. Default: none has a bound.
 	HandlerCapacity map[Handler]int
 	// Middleware is put around every handler, the first outermost. Default none.
 	Middleware []Middleware

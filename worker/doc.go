@@ -55,8 +55,8 @@
 //
 // # Capacity, middleware, a look inside
 //
-// Config.Capacity bounds what all handlers together hold; Config.HandlerCapacity gives a
-// handler slots of its own, such as one for a device that takes one job at a time.
+// Config.Capacity bounds what all handlers together hold; Config.HandlerCapacity bounds
+// what one of them holds of that, such as one for a device that takes one job at a time.
 // Config.Middleware surrounds every handler. [Worker.Slots] shows what each slot is
 // occupied with, also by a handler that ignores the end of its context.
 //

@@ -198,7 +198,7 @@ func Example_capacity() {
 	cfg := worker.Config{
 		Queues:   []string{"11111111111111111111111111111111"},
 		Handlers: map[worker.Handler]worker.HandlerFunc{convert: convertFile, pages: printPages, update: updateObject},
-		// Conversions and updates share 16 slots; one page is printed at a time.
+		// 16 tasks at one time; one page is printed at a time.
 		Capacity:        16,
 		HandlerCapacity: map[worker.Handler]int{pages: 1},
 		Middleware:      []worker.Middleware{timed},

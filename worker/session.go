@@ -152,7 +152,8 @@ func (*barrier) event() {}
 // taken. What the server thinks we hold, but never reached us, is handed back.
 func (w *Worker) resume(ctx context.Context, c *Conn) error {
 	w.mu.Lock()
-	w.promised = 0
+	w.forgetPromise()
+	w.seen = 0
 	for _, id := range c.Session().Attempts {
 		if w.attempts[id.ID] == nil {
 			w.add(ctx, newAttempt(w, id, nil))
@@ -183,7 +184,8 @@ func (w *Worker) resume(ctx context.Context, c *Conn) error {
 func (w *Worker) take(ctx context.Context, e *Assignment) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.promised = max(0, w.promised-1)
+	share := w.shares[Handler{e.Task.Handler, e.Task.HandlerVersion}]
+	w.used(share)
 	signal(w.slots)
 	if known := w.attempts[e.Attempt.ID]; known != nil {
 		return known.sameAs(e)
@@ -192,7 +194,7 @@ func (w *Worker) take(ctx context.Context, e *Assignment) error {
 		return broken("task.assign: more assignments than were asked for")
 	}
 	a := newAttempt(w, e.Attempt, e)
-	a.unwanted = w.wanted-w.reporting >= w.cfg.Capacity
+	a.unwanted = !w.hasRoom(share)
 	w.add(ctx, a)
 	return nil
 }
@@ -205,6 +207,9 @@ func (w *Worker) add(ctx context.Context, a *attempt) {
 		return
 	}
 	w.wanted++
+	if s := w.shareOf(a); s != nil {
+		s.wanted++
+	}
 	w.parts.Go(func() { a.run(ctx) })
 }
 
@@ -240,13 +245,15 @@ func (w *Worker) attend(ctx context.Context, c *Conn) {
 	defer refresh.Stop()
 	drain := w.drain
 	for {
-		if err := c.giveCredit(ctx, w.credit()); err != nil {
+		if err := w.give(ctx, c); err != nil {
 			return
 		}
 		select {
 		case <-w.slots:
 		case <-refresh.C:
+			w.mu.Lock()
 			w.forgetPromise()
+			w.mu.Unlock()
 		case <-drain:
 			drain = nil
 			w.sayDrain(ctx, c)
@@ -256,33 +263,6 @@ func (w *Worker) attend(ctx context.Context, c *Conn) {
 			return
 		}
 	}
-}
-
-func (c *Conn) giveCredit(ctx context.Context, slots int) error {
-	if slots == 0 {
-		return nil
-	}
-	return c.Credit(ctx, slots)
-}
-
-// credit returns how many assignments to ask for now, or 0 if what was asked for
-// before is enough. It counts only slots that are really free, so that an assignment
-// never waits for one.
-func (w *Worker) credit() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	free := w.cfg.Capacity - w.wanted
-	if free <= w.promised || w.draining() {
-		return 0
-	}
-	w.promised = free
-	return free
-}
-
-func (w *Worker) forgetPromise() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.promised = 0
 }
 
 // sayDrain asks for the last assignment. What had come before the answer waits in

@@ -28,13 +28,10 @@ type Slot struct {
 }
 
 // Slots returns what the worker holds at the moment, oldest first. It may be called at
-// any time and is never longer than the capacities together, besides attempts that are
-// handed back.
+// any time and is never longer than the capacity, besides attempts that are handed back.
 func (w *Worker) Slots() []Slot {
 	var slots []Slot
-	for _, part := range w.all() {
-		part.each(func(a *attempt) { slots = append(slots, a.slot()) })
-	}
+	w.each(func(a *attempt) { slots = append(slots, a.slot()) })
 	slices.SortFunc(slots, func(a, b Slot) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.AttemptID, b.AttemptID))
 	})

@@ -21,7 +21,7 @@ type Stats struct {
 
 	Connects        uint64 // connections that a server has taken
 	ConnectFailures uint64 // tries that led to none
-	Connected       int    // connections now; at most one for each of ProcessIDs
+	Connected       int    // connections now: one or none
 	LeasesLost      uint64 // rights to execute that ended before the end of the attempt was told
 
 	Capacity  int // attempts that are held at most
@@ -72,7 +72,7 @@ var (
 	roundTripBounds = []time.Duration{ms, 2 * ms, 5 * ms, 10 * ms, 20 * ms, 50 * ms, 100 * ms, 250 * ms, 500 * ms, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second}
 )
 
-// stats are the counters of a worker and its parts.
+// stats are the counters of a worker.
 type stats struct {
 	mu              sync.Mutex
 	handlers        map[Handler]*HandlerStats
@@ -135,9 +135,7 @@ func (s *stats) leaseLost() {
 // Stats returns the counts of the moment. It may be called at any time.
 func (w *Worker) Stats() Stats {
 	all := w.stats.snapshot()
-	for _, part := range w.all() {
-		part.addTo(&all)
-	}
+	w.addTo(&all)
 	return all
 }
 
@@ -157,7 +155,7 @@ func (s *stats) snapshot() Stats {
 	return all
 }
 
-// addTo adds what one part holds now.
+// addTo adds what the worker holds now.
 func (w *Worker) addTo(all *Stats) {
 	all.Capacity += w.cfg.Capacity
 	if c, _ := w.link.now(); c != nil {

@@ -28,12 +28,11 @@ type Worker struct {
 	url, token   string
 	cfg          Config
 	log          *slog.Logger
-	stats        *stats // of all parts
+	stats        *stats
 	tracer       trace.Tracer
 	registration Registration
 	link         *link
 	parts        sync.WaitGroup // the connection's loop and the attempts
-	beside       []*Worker      // one for each handler with a capacity of its own, if others are left
 
 	drain   chan struct{} // closed when Run is told to stop
 	drained chan struct{} // closed when the server has confirmed that it assigns nothing more
@@ -45,9 +44,11 @@ type Worker struct {
 	registered bool // a server has taken the registration
 	lease      time.Duration
 	attempts   map[string]*attempt
-	wanted     int // attempts that count towards the capacity
-	reporting  int // those of them whose handler is over, and whose end is being told
-	promised   int // credit that no assignment has used yet
+	wanted     int                // attempts that count towards the capacity
+	reporting  int                // those of them whose handler is over, and whose end is being told
+	promised   int                // credit that no assignment has used yet
+	seen       uint64             // assignments that have come on this connection
+	shares     map[Handler]*share // of the handlers with a capacity of their own
 	restUntil  time.Time
 }
 
@@ -57,31 +58,13 @@ type Worker struct {
 // Execution.ConcurrencyToken to the resource. The error names the field that is
 // wrong and holds no secret.
 func NewWorker(url, token string, cfg Config) (*Worker, error) {
-	parts, err := cfg.withDefaults().parts()
+	cfg = cfg.withDefaults()
+	shares, err := cfg.newShares()
 	if err != nil {
 		return nil, err
 	}
-	var all []*Worker
-	for _, part := range parts {
-		w, err := newPart(url, token, part)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, w)
-	}
-	w := all[0]
-	w.beside = all[1:]
-	stats := newStats(cfg.Handlers)
-	for _, part := range all {
-		part.stats, part.tracer = stats, cfg.tracer()
-	}
-	return w, nil
-}
-
-// newPart makes a worker of one process identity.
-func newPart(url, token string, cfg Config) (*Worker, error) {
 	w := &Worker{
-		url: url, token: token, cfg: cfg, log: cfg.Log,
+		url: url, token: token, cfg: cfg, log: cfg.Log, stats: newStats(cfg.Handlers), tracer: cfg.tracer(), shares: shares,
 		registration: Registration{
 			ProcessID: NewProcessID(), Queues: slices.Clone(cfg.Queues), Capacity: cfg.Capacity,
 			Handlers: slices.SortedFunc(maps.Keys(cfg.Handlers), byName), ConcurrencyKeys: true,
@@ -90,7 +73,7 @@ func newPart(url, token string, cfg Config) (*Worker, error) {
 		drain: make(chan struct{}), drained: make(chan struct{}),
 		slots: make(chan struct{}, 1), idle: make(chan struct{}, 1),
 	}
-	_, err := endpoint(url, cfg.Network.AllowInsecure)
+	_, err = endpoint(url, cfg.Network.AllowInsecure)
 	if err := errors.Join(err, checkToken(token), cfg.validate(), w.registration.validate()); err != nil {
 		return nil, err
 	}
@@ -105,19 +88,8 @@ func byName(a, b Handler) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
 }
 
-// ProcessID returns the identity of this worker, which attempts show as worker_id. With
-// Config.HandlerCapacity it is the first of ProcessIDs.
+// ProcessID returns the identity of this worker, which attempts show as worker_id.
 func (w *Worker) ProcessID() string { return w.registration.ProcessID }
-
-// ProcessIDs returns every identity of this worker: that of the handlers that share
-// Capacity, if there are any, and one for each handler with a capacity of its own, by name.
-func (w *Worker) ProcessIDs() []string {
-	var ids []string
-	for _, part := range w.all() {
-		ids = append(ids, part.ProcessID())
-	}
-	return ids
-}
 
 // Run works until ctx is cancelled, then drains: it takes no new assignment, hands
 // back what has not started, lets running handlers go on for Config.DrainTimeout
@@ -135,14 +107,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	if !w.begin() {
 		return errors.New("worker: Run was called before")
 	}
-	if len(w.beside) == 0 {
-		return w.run(ctx)
-	}
-	return w.runAll(ctx)
-}
-
-// run is Run for one part.
-func (w *Worker) run(ctx context.Context) error {
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer w.parts.Wait()
 	defer stop()
@@ -258,11 +222,18 @@ func (w *Worker) release(a *attempt) {
 	a.set(func() { reporting = a.reporting })
 	w.mu.Lock()
 	delete(w.attempts, a.id.ID)
+	s := w.shareOf(a)
 	if !a.unwanted {
 		w.wanted--
+		if s != nil {
+			s.wanted--
+		}
 	}
 	if reporting {
 		w.reporting--
+		if s != nil {
+			s.reporting--
+		}
 	}
 	w.mu.Unlock()
 	signal(w.idle)
@@ -275,6 +246,9 @@ func (w *Worker) reports(a *attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reporting++
+	if s := w.shareOf(a); s != nil {
+		s.reporting++
+	}
 }
 
 // signal wakes the one that waits on ch, now or next.

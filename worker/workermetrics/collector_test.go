@@ -63,12 +63,12 @@ func TestWhatAWorkerDoesIsShown(t *testing.T) {
 	s.Expire(held)
 	s.Drop() // to resume shows the worker that the right is over
 	<-stuck
-	want(t, registry, "orbit_slots_stuck 1", "orbit_slots{phase=running} 1", "orbit_slots_capacity 5", "orbit_leases_lost_total 1",
+	want(t, registry, "orbit_slots_stuck 1", "orbit_slots{phase=running} 1", "orbit_slots_capacity 3", "orbit_leases_lost_total 1",
 		`orbit_executions_total{handler=good,outcome=succeeded,version=v1} 2`, `orbit_executions_total{handler=bad,outcome=failed,version=v1} 1`,
 		`orbit_executions_total{handler=panics,outcome=unknown,version=v1} 1`, `orbit_execution_panics_total{handler=panics,version=v1} 1`,
 		`orbit_execution_panics_total{handler=good,version=v1} 0`, `orbit_execution_duration_seconds{handler=good,version=v1} 2`,
 		`orbit_message_round_trip_seconds{message=task.start} 5`, `orbit_message_round_trip_seconds{message=task.finish} 4`,
-		"orbit_connects_total{result=ok} 4", "orbit_unacknowledged_results 0")
+		"orbit_connects_total{result=ok} 2", "orbit_unacknowledged_results 0")
 	close(hear)
 	stop()
 	if err := <-ended; err != nil {

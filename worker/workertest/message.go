@@ -54,18 +54,6 @@ var messages = map[string]func(*Server, *attempt, Message) reply{
 	wire.TypeReturn: (*Server).giveBack,
 }
 
-func (s *Server) credit(one *session, m Message) reply {
-	var c wire.Credit
-	if err := m.Decode(&c); err != nil {
-		return s.breach(m, err.Error())
-	}
-	if c.Slots < 0 || c.Slots > one.hello.Capacity {
-		return s.breach(m, "slots must be 0 to the registered capacity")
-	}
-	one.credit = c.Slots
-	return reply{}
-}
-
 func (s *Server) start(a *attempt, m Message) reply {
 	if !a.live() {
 		return a.tooLate()

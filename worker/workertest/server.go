@@ -66,6 +66,9 @@ type session struct {
 	conn     *Conn
 	hello    *wire.Hello // nil before it
 	credit   int
+	limits   []wire.CreditLimit // what is left of them
+	sent     uint64             // assignments of the connection
+	flights  []*task            // the last of those, since the last word about credit
 	draining bool
 	open     map[string]bool // attempts that must be settled before anything is assigned
 	patience *time.Timer     // for that

@@ -140,7 +140,7 @@ func (s *Server) takerOf(t *task) (best *session) {
 	least := 0
 	for _, one := range s.sessions {
 		held := len(s.held[one.hello.ProcessID])
-		if one.draining || len(one.open) > 0 || one.credit == 0 || held >= one.hello.Capacity || !one.serves(t) {
+		if one.draining || len(one.open) > 0 || one.takes(t) == 0 || held >= one.hello.Capacity || !one.serves(t) {
 			continue
 		}
 		if best == nil || held < least {
@@ -177,7 +177,7 @@ func (s *Server) give(t *task, one *session) {
 	a.until = time.Now().Add(s.lease)
 	s.attempts[a.id], s.held[a.ProcessID][a] = a, true
 	t.attempts, t.state = append(t.attempts, a), orbit.StateLeased
-	one.credit--
+	one.use(t)
 	one.conn.SendText(a.assignment())
 }
 

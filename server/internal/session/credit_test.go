@@ -1,16 +1,24 @@
 package session_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net/http"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/server/internal/dispatch/dispatchtest"
+	"github.com/orbitkit/orbit/worker"
 )
 
 // A kind is a handler in a queue.
@@ -209,6 +217,56 @@ func TestCreditThatNamesWhatIsNotRegisteredBreaksTheProtocol(t *testing.T) { // 
 			if code, e := c.closed(); code != wire.CloseProtocolError || e.Code != "INVALID_ARGUMENT" || !strings.Contains(e.Message, said) {
 				s.Errorf("%s: closed with %d after %+v, want %q", frame[:min(len(frame), 150)], code, e, said)
 			}
+		}
+	})
+}
+
+// Automatic workers with a bounded handler: it never runs more often than bounded in one
+// worker, everything gets done, and nothing is handed back on the way.
+func TestHandlerCapacityOfAutomaticWorkers(t *testing.T) { // WRK-017
+	const each, bound = 100, 2
+	run(t, func(s scene) {
+		q := s.w.NewQueue("q")
+		s.w.Flood(each, spec{Queue: q, Handler: "h"})
+		s.w.Flood(each, spec{Queue: q, Handler: "narrow"})
+		var wg sync.WaitGroup
+		ctx, stop := context.WithCancel(context.Background())
+		defer wg.Wait()
+		defer stop()
+		narrow := worker.Handler{Name: "narrow", Version: dispatchtest.Version}
+		for range 2 {
+			var now, most atomic.Int32
+			w, err := worker.NewWorker(s.n.srv.URL, s.worker(), worker.Config{
+				Queues: []string{q.String()}, Capacity: 6, HandlerCapacity: map[worker.Handler]int{narrow: bound},
+				Handlers: map[worker.Handler]worker.HandlerFunc{
+					{Name: "h", Version: dispatchtest.Version}: func(context.Context, worker.Execution) (json.RawMessage, error) { return nil, nil },
+					narrow: func(context.Context, worker.Execution) (json.RawMessage, error) {
+						if n := now.Add(1); n > bound {
+							most.Store(n)
+						}
+						defer now.Add(-1)
+						runtime.Gosched()
+						return nil, nil
+					},
+				},
+				Network: worker.Network{TLS: s.n.srv.Client().Transport.(*http.Transport).TLSClientConfig},
+				OnError: func(error) {}, Log: slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				s.Fatal(err)
+			}
+			wg.Go(func() {
+				if err := w.Run(ctx); err != nil {
+					s.Errorf("worker: %v", err)
+				}
+				if n := most.Load(); n > 0 {
+					s.Errorf("%d narrow handlers ran at once in a worker, want at most %d", n, bound)
+				}
+			})
+		}
+		s.until("all tasks succeed", func() bool { return s.w.Int("SELECT COUNT(*) FROM task WHERE state = 5") == 2*each })
+		if n := s.w.Int("SELECT COUNT(*) FROM attempt"); n != 2*each {
+			s.Errorf("%d attempts for %d tasks: some were handed back", n, 2*each)
 		}
 	})
 }

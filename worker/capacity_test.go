@@ -42,20 +42,24 @@ func (g *gauge) until(release chan struct{}) worker.HandlerFunc {
 	}
 }
 
-// WRK-017: a handler with a capacity of its own has never more, has them when all others
-// are busy, and takes none from them.
-func TestHandlerCapacityIsItsOwn(t *testing.T) {
+// WRK-017: a handler with a capacity of its own never has more, though it could fill the
+// worker, and the other handlers have the rest.
+func TestHandlerCapacityBoundsAHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := workertest.NewServer(t, workertest.ServerConfig{InMemory: true})
 		var updates, scans gauge
 		release := make(chan struct{})
 		cfg := quiet(updates.until(release))
 		cfg.Handlers[scan] = scans.until(release)
-		cfg.Capacity, cfg.HandlerCapacity = 3, map[worker.Handler]int{scan: 2}
+		cfg.Capacity, cfg.HandlerCapacity = 5, map[worker.Handler]int{scan: 2}
 		drain := s.Work(cfg)
 		var ids []string
 		for range 10 {
 			ids = append(ids, s.Submit(orbit.SubmitTaskRequest{Handler: scan.Name, HandlerVersion: "v2"}))
+		}
+		synctest.Wait()
+		if scans.now.Load() != 2 {
+			t.Errorf("%d scans run, want 2", scans.now.Load())
 		}
 		for range 10 {
 			ids = append(ids, s.Submit(orbit.SubmitTaskRequest{Handler: update.Name}))
@@ -66,32 +70,58 @@ func TestHandlerCapacityIsItsOwn(t *testing.T) {
 		}
 		close(release)
 		for _, id := range ids {
-			s.Want(id, orbit.StateSucceeded)
+			if got := s.Want(id, orbit.StateSucceeded); len(got.Attempts) != 1 {
+				t.Errorf("%v, want one attempt", got)
+			}
 		}
 		drain()
 		s.WantDrained()
-		if updates.most.Load() != 3 || scans.most.Load() != 2 {
-			t.Errorf("%d updates and %d scans ran at once, want 3 and 2", updates.most.Load(), scans.most.Load())
+		if scans.most.Load() != 2 || updates.most.Load() > 5 {
+			t.Errorf("%d updates and %d scans ran at once, want at most 5 and 2", updates.most.Load(), scans.most.Load())
 		}
 	})
 }
 
-// Each capacity has a process identity, and a worker may have nothing but such handlers.
-func TestHandlerCapacityHasAnIdentity(t *testing.T) {
+// WRK-017: what a busy handler of one worker cannot take does not wait there: another
+// worker gets it.
+func TestBusyHandlersTasksGoToAnotherWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := workertest.NewServer(t, workertest.ServerConfig{InMemory: true})
+		work := func(capacity map[worker.Handler]int) (g *gauge, release chan struct{}) {
+			g, release = new(gauge), make(chan struct{})
+			cfg := quiet(succeed)
+			cfg.Handlers[scan], cfg.Capacity, cfg.HandlerCapacity = g.until(release), 4, capacity
+			drain := s.Work(cfg)
+			t.Cleanup(func() { drain() })
+			return g, release
+		}
+		first, releaseFirst := work(map[worker.Handler]int{scan: 1})
+		submit := func() string { return s.Submit(orbit.SubmitTaskRequest{Handler: scan.Name, HandlerVersion: "v2"}) }
+		ids := []string{submit()}
+		synctest.Wait()
+		ids = append(ids, submit(), submit())
+		synctest.Wait()
+		if first.now.Load() != 1 {
+			t.Errorf("%d scans run in the first worker, want 1", first.now.Load())
+		}
+		second, releaseSecond := work(nil)
+		synctest.Wait()
+		if second.now.Load() != 2 {
+			t.Errorf("%d scans run in the second worker, want the 2 that wait", second.now.Load())
+		}
+		close(releaseFirst)
+		close(releaseSecond)
+		for _, id := range ids {
+			if got := s.Want(id, orbit.StateSucceeded); len(got.Attempts) != 1 {
+				t.Errorf("%v, want one attempt", got)
+			}
+		}
+	})
+}
+
+func TestHandlerCapacityIsHeldToItsRules(t *testing.T) {
 	cfg := quiet(succeed)
 	cfg.Queues, cfg.Handlers[scan] = []string{queueID}, succeed
-	for want, capacity := range map[int]map[worker.Handler]int{1: nil, 2: {scan: 1, update: 1}} {
-		cfg.HandlerCapacity = capacity
-		w, err := worker.NewWorker("https://orbit.example", "t", cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids := w.ProcessIDs()
-		slices.Sort(ids)
-		if len(slices.Compact(ids)) != want || !slices.Contains(ids, w.ProcessID()) {
-			t.Errorf("identities %q with %v, want %d", ids, capacity, want)
-		}
-	}
 	for rule, capacity := range map[string]map[worker.Handler]int{
 		`HandlerCapacity: "object.scan" "v1" must be one of Handlers`: {{Name: "object.scan", Version: "v1"}: 1},
 		`HandlerCapacity: "object.scan": 0 must be 1 to 1000`:         {scan: 0},
@@ -101,6 +131,39 @@ func TestHandlerCapacityHasAnIdentity(t *testing.T) {
 		if _, err := worker.NewWorker("https://orbit.example", "t", cfg); err == nil || !strings.Contains(err.Error(), rule) {
 			t.Errorf("NewWorker = %v, want %s", err, rule)
 		}
+	}
+}
+
+// A limit that no server would take is refused before it is sent.
+func TestCreditWithinIsHeldToTheRegistration(t *testing.T) { // WRK-017
+	s := workertest.NewServer(t, workertest.ServerConfig{})
+	r := worker.Registration{ProcessID: worker.NewProcessID(), Handlers: []worker.Handler{scan}, Queues: []string{s.QueueID}, Capacity: 2}
+	c, err := worker.Dial(t.Context(), s.URL(), s.Token, r, s.Network())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for rule, limit := range map[string]worker.CreditLimit{
+		"must name a queue or a handler":               {Slots: 1},
+		`queue "` + queueID + `" is not registered`:    {Queue: queueID, Slots: 1},
+		`handler "object.scan" "v1" is not registered`: {Handler: worker.Handler{Name: scan.Name, Version: "v1"}, Slots: 1},
+		`handler "" "v2" is not registered`:            {Queue: s.QueueID, Handler: worker.Handler{Version: "v2"}, Slots: 1},
+		"-1 slots must be 0 to 1000":                   {Handler: scan, Slots: -1},
+	} {
+		if err := c.CreditWithin(t.Context(), 1, 0, []worker.CreditLimit{limit}); err == nil || !strings.Contains(err.Error(), rule) {
+			t.Errorf("CreditWithin(%+v) = %v, want %s", limit, err, rule)
+		}
+	}
+	if err := c.CreditWithin(t.Context(), 1, 0, make([]worker.CreditLimit, 257)); err == nil {
+		t.Error("257 limits were sent")
+	}
+	s.Submit(orbit.SubmitTaskRequest{Handler: scan.Name, HandlerVersion: "v2"})
+	good := worker.CreditLimit{Queue: s.QueueID, Handler: worker.Handler{Name: scan.Name}, Slots: 1}
+	if err := c.CreditWithin(t.Context(), 2, 0, []worker.CreditLimit{good}); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := c.Next(t.Context()); err != nil {
+		t.Errorf("Next = %v, %v, want an assignment", e, err)
 	}
 }
 
@@ -136,23 +199,6 @@ func TestDrainErrorNamesAttemptsOfEveryHandler(t *testing.T) {
 		close(release)
 		synctest.Wait()
 	})
-}
-
-// A registration that is refused ends the whole worker, whichever part it was.
-func TestRefusedPartEndsTheOthers(t *testing.T) {
-	s := workertest.NewServer(t, workertest.ServerConfig{})
-	s.Inject(workertest.Fault{Message: workertest.MessageHello, Refuse: orbit.CodeInvalidArgument})
-	cfg := quiet(succeed)
-	cfg.Handlers[scan], cfg.HandlerCapacity = succeed, map[worker.Handler]int{scan: 1}
-	cfg.Queues, cfg.Network = []string{s.QueueID}, s.Network()
-	w, err := worker.NewWorker(s.URL(), s.Token, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var refused *worker.RefusedError
-	if err := w.Run(t.Context()); !errors.As(err, &refused) || refused.Code != orbit.CodeInvalidArgument {
-		t.Errorf("Run = %v, want the refusal", err)
-	}
 }
 
 // Slots show what each attempt is at, and a handler that ignores its context.
@@ -255,18 +301,21 @@ func TestAssignmentBesideAReportIsTaken(t *testing.T) {
 	})
 }
 
-// WRK-017: a worker that is always busy hands nothing back.
+// WRK-017: a worker that is always busy hands nothing back, whatever is on its way when it
+// gives credit anew.
 func TestBusyWorkerHandsNothingBack(t *testing.T) {
 	s := workertest.NewServer(t, workertest.ServerConfig{})
-	var g gauge
+	var g, scans gauge
 	release := make(chan struct{})
 	close(release)
 	cfg := quiet(g.until(release))
-	cfg.Capacity = 4
+	cfg.Handlers[scan] = scans.until(release)
+	cfg.Capacity, cfg.HandlerCapacity = 4, map[worker.Handler]int{scan: 1}
 	drain := s.Work(cfg)
 	var ids []string
-	for range 500 {
+	for range 250 {
 		ids = append(ids, s.Submit(orbit.SubmitTaskRequest{Handler: update.Name}))
+		ids = append(ids, s.Submit(orbit.SubmitTaskRequest{Handler: scan.Name, HandlerVersion: "v2"}))
 	}
 	for _, id := range ids {
 		if got := s.Want(id, orbit.StateSucceeded); len(got.Attempts) != 1 {
@@ -274,7 +323,7 @@ func TestBusyWorkerHandsNothingBack(t *testing.T) {
 		}
 	}
 	drain()
-	if g.most.Load() > 4 {
-		t.Errorf("%d handlers ran at once, want at most 4", g.most.Load())
+	if g.most.Load() > 4 || scans.most.Load() > 1 {
+		t.Errorf("%d updates and %d scans ran at once, want at most 4 and 1", g.most.Load(), scans.most.Load())
 	}
 }
