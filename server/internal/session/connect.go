@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -40,7 +41,9 @@ type denial struct {
 	retryAfter time.Duration
 }
 
-// ServeHTTP takes a worker's connection and serves it until it ends.
+// ServeHTTP takes a worker's connection. It returns when that is open: the goroutine of the
+// HTTP server would keep the request, its buffers and a stack that TLS has made large for as
+// long as the connection lasts.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	principal, d := h.admit(r)
 	if d != nil {
@@ -52,13 +55,25 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.send(w)
 		return
 	}
-	defer h.exit(s)
 	ws, err := h.upgrader.Upgrade(w, r, nil)
 	if err != nil {
+		h.exit(s)
 		return // it has answered
 	}
 	s.ws = ws
-	s.serve(context.WithoutCancel(r.Context())) // a hijacked request's context says nothing
+	go h.serve(context.WithoutCancel(r.Context()), s)
+}
+
+// serve serves a connection until it ends. A mistake of ours in it ends only itself.
+func (h *Hub) serve(ctx context.Context, s *session) {
+	defer h.exit(s)
+	defer func() {
+		if mistake := recover(); mistake != nil {
+			h.log.ErrorContext(ctx, "connection failed", "panic", mistake, "stack", string(debug.Stack()))
+			s.end(websocket.CloseInternalServerErr, "")
+		}
+	}()
+	s.serve(ctx)
 }
 
 // admit decides whether a request may become a connection.

@@ -71,7 +71,7 @@ type breach struct {
 
 func (b *breach) Error() string { return b.rule }
 
-// serve runs the connection to its end. The caller's goroutine is its reader.
+// serve runs the connection to its end. The goroutine is its reader.
 func (s *session) serve(ctx context.Context) {
 	defer s.ws.Close()
 	var writer sync.WaitGroup
@@ -80,16 +80,21 @@ func (s *session) serve(ctx context.Context) {
 	s.ws.SetReadDeadline(time.Now().Add(s.hub.cfg.HelloTimeout))
 	err := s.hello(ctx)
 	if err == nil {
-		s.hub.replace(s)
-		err = s.read()
-		s.stopSettling()
-		s.hub.board.leave(s)
+		err = s.work()
 	}
 	s.explain(err)
 	s.end(websocket.CloseNormalClosure, "")
 	writer.Wait()
 	s.linger()
 	s.returnUnsent()
+}
+
+// work serves a registered session to the end of its connection.
+func (s *session) work() error {
+	defer s.hub.board.leave(s)
+	defer s.stopSettling()
+	s.hub.replace(s)
+	return s.read()
 }
 
 // end asks for the end of the connection. The first reason counts. It never blocks.
