@@ -34,10 +34,10 @@ func clauses() []clause {
 		script("TimeLineIsOneForTakeAndReply", oneTimeLine()...),        // HAND-012, HAND-013
 		script("DeadlineIsExact", exactDeadlines()...),                  // HAND-012, AMB-047
 		script("ExpiredIsExpiredForAll", expiredForAll()...),            // HAND-013, HAND-060, HAND-087
-		script("KeysAreBytes", eachKey()...),
-		script("IdentitiesAreBytes", eachAgent()...),
-		script("AddressesAreBytes", eachAddress()...),
-		script("PayloadsAreBytes", eachPayload()...), // HAND-047
+		bulk("KeysAreBytes", eachKey()...),
+		bulk("IdentitiesAreBytes", eachAgent()...),
+		bulk("AddressesAreBytes", eachAddress()...),
+		bulk("PayloadsAreBytes", eachPayload()...), // HAND-047
 		{"LongNamesAreKeptWhole", longNames},
 		{"MemoryIsNotShared", memoryIsNotShared},                           // HAND-059
 		{"ReceiptsAreKeptForTheAddress", receiptsAreKept},                  // HAND-010, HAND-043, AMB-052

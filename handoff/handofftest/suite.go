@@ -88,3 +88,8 @@ func (c clause) play(ctx context.Context, open Open) error {
 func script(name string, commands ...command) clause {
 	return clause{name, func(ctx context.Context, t *trial) error { return t.play(ctx, commands...) }}
 }
+
+// bulk is a script of many tickets, which takes a snapshot only at its end.
+func bulk(name string, commands ...command) clause {
+	return clause{name, func(ctx context.Context, t *trial) error { return t.playBlind(ctx, commands...) }}
+}
