@@ -30,7 +30,11 @@ ORBIT_NODE_ID       name of this node, unlike that of any other (default random)
 ORBIT_TLS_CERT      file with a certificate chain in PEM, to serve https
 ORBIT_TLS_KEY       file with its private key; both are read anew when they change
 ORBIT_RETENTION     age from its end at which a task is deleted, such as 180d (default 0: never)
-ORBIT_METRICS_ADDR  address to serve /metrics on (default none)`
+ORBIT_METRICS_ADDR  address to serve /metrics on (default none)
+OTEL_EXPORTER_OTLP_ENDPOINT
+                    collector that traces are sent to by OTLP over HTTP, such as
+                    http://127.0.0.1:4318 (default: no traces). The other variables of
+                    OpenTelemetry count too: see docs/observability.md`
 
 func newRoot(env cli.Environment) *cobra.Command {
 	var s settings

@@ -82,7 +82,12 @@ func (s *devSettings) run(ctx context.Context, env cli.Environment) error {
 		return err
 	}
 	defer metrics.close()
-	node, err := s.node(ctx, env, db, metrics, log)
+	tracing, stopTracing, err := s.tracing(ctx, env, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
+	node, err := s.node(ctx, env, db, metrics, tracing, log)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/drivers"
 	"github.com/orbitkit/orbit/internal/sqldb"
@@ -40,7 +42,12 @@ func serve(ctx context.Context, env cli.Environment, s settings) error {
 		return err
 	}
 	defer metrics.close()
-	node, err := s.node(ctx, env, db, metrics, log)
+	tracing, stopTracing, err := s.tracing(ctx, env, log)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
+	node, err := s.node(ctx, env, db, metrics, tracing, log)
 	if err != nil {
 		return err
 	}
@@ -53,13 +60,14 @@ func serve(ctx context.Context, env cli.Environment, s settings) error {
 }
 
 // node makes the node. That the schema fits is asked before the address is taken.
-func (s *settings) node(ctx context.Context, env cli.Environment, db *sqldb.DB, metrics metricsListener, log *slog.Logger) (*server.Server, error) {
+func (s *settings) node(ctx context.Context, env cli.Environment, db *sqldb.DB, metrics metricsListener, tracing trace.TracerProvider, log *slog.Logger) (*server.Server, error) {
 	retention, err := s.readRetention(env)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
 	node, err := server.New(db, server.Config{
-		NodeID: s.nodeID, Lease: s.lease, StopTimeout: s.stopTimeout, Retention: retention, Metrics: metrics.Listener, Log: log,
+		NodeID: s.nodeID, Lease: s.lease, StopTimeout: s.stopTimeout, Retention: retention, Metrics: metrics.Listener,
+		TracerProvider: tracing, Log: log,
 	})
 	if err != nil {
 		return nil, cli.Usage(err)

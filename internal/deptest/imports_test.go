@@ -25,6 +25,7 @@ var allowed = map[string][]string{
 	"outbox":                    {root, "internal/sqldb"},
 	"outbox/outboxtest":         {root, "outbox"},
 	"relay":                     {root, "outbox"},
+	"relay/relaymetrics":        {root, "outbox", "relay"},
 	"server":                    {root, "migrations", "internal/sqldb", "internal/strictjson", "internal/wire", "internal/version"},
 	"worker":                    {root, "internal/strictjson", "internal/wire"},
 	"worker/workertest":         {root, "worker", "internal/wire"},
@@ -59,15 +60,22 @@ var driverModules = []string{"github.com/go-sql-driver/mysql", "modernc.org/sqli
 // mayHaveDrivers are the trees that may import them, or internal/drivers.
 var mayHaveDrivers = []string{"cmd", "examples", "internal/drivers", "internal/dbtest", "internal/dbfault"}
 
+const (
+	prometheus    = "github.com/prometheus/client_golang"
+	openTelemetry = "go.opentelemetry.io/otel"
+	otelSDK       = openTelemetry + "/sdk"
+	otelExporters = openTelemetry + "/exporters"
+)
+
 // forbidden lists what the packages of a tree must not pull in, through whatever they
 // import.
 var forbidden = map[string][]string{
-	root:            {"database/sql", "server", "outbox", "relay", "worker", "migrations", "resourceguard", "internal/sqldb", "testing"},
-	"worker":        {"database/sql", "server", "outbox", "relay", "migrations", "resourceguard", "internal/sqldb", "testing"},
-	"outbox":        {"server", "relay", "worker", "resourceguard", "testing"},
-	"relay":         {"server", "worker", "resourceguard", "testing"},
-	"resourceguard": {"server", "outbox", "relay", "worker", "net/http", "testing"},
-	"server":        {"outbox", "relay", "worker", "resourceguard", "testing"},
+	root:            {"database/sql", "server", "outbox", "relay", "worker", "migrations", "resourceguard", "internal/sqldb", "testing", prometheus, openTelemetry},
+	"worker":        {"database/sql", "server", "outbox", "relay", "migrations", "resourceguard", "internal/sqldb", "testing", prometheus, otelSDK, otelExporters},
+	"outbox":        {"server", "relay", "worker", "resourceguard", "testing", prometheus, openTelemetry},
+	"relay":         {"server", "worker", "resourceguard", "testing", prometheus, openTelemetry},
+	"resourceguard": {"server", "outbox", "relay", "worker", "net/http", "testing", prometheus, openTelemetry},
+	"server":        {"outbox", "relay", "worker", "resourceguard", "testing", otelSDK, otelExporters},
 	"handoff":       {"database/sql", "net/http", "testing"},
 	"migrations":    {"server", "outbox", "relay", "worker", "resourceguard", "net/http", "testing"},
 	"cmd":           {"testing"},
@@ -240,6 +248,10 @@ func TestBreachesAreFound(t *testing.T) {
 		"sql in the worker":       {listed{ImportPath: our("worker"), Deps: []string{"database/sql"}}, "worker must not pull in database/sql"},
 		"sql in the root":         {listed{ImportPath: module, Deps: []string{"database/sql/driver"}}, ". must not pull in database/sql/driver"},
 		"testing in a program":    {listed{ImportPath: our("cmd/orbit"), Deps: []string{"testing"}}, "cmd/orbit must not pull in testing"},
+		"metrics in the worker":   {listed{ImportPath: our("worker"), Deps: []string{"github.com/prometheus/client_golang/prometheus"}}, "worker must not pull in github.com/prometheus"},
+		"metrics beside it":       {pkg("worker/workermetrics", our("worker"), "github.com/prometheus/client_golang/prometheus"), ""},
+		"traces in the root":      {listed{ImportPath: module, Deps: []string{"go.opentelemetry.io/otel/trace"}}, ". must not pull in go.opentelemetry.io/otel/trace"},
+		"exporter in the server":  {listed{ImportPath: our("server"), Deps: []string{"go.opentelemetry.io/otel/exporters/x"}}, "server must not pull in"},
 		"testing in a suite":      {listed{ImportPath: our("server/internal/dispatch/dispatchtest"), Deps: []string{"testing"}}, ""},
 		"test helper in use":      {listed{ImportPath: our("cmd/orbit"), Deps: []string{our("internal/dbtest")}}, "cmd/orbit must not pull in internal/dbtest"},
 		"a test helper by itself": {pkg("server/internal/faults", our("internal/dbtest"), our("internal/drivers")), ""},

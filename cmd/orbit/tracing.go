@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/orbitkit/orbit/internal/cli"
+	"github.com/orbitkit/orbit/internal/version"
+)
+
+// The environment variables that decide whether there are traces. All others of
+// OpenTelemetry are read by its own libraries.
+const (
+	envEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	envProtocol       = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	envTracesProtocol = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+	envExporter       = "OTEL_TRACES_EXPORTER"
+	envDisabled       = "OTEL_SDK_DISABLED"
+)
+
+const (
+	otlpProtocol = "http/protobuf"
+	flushTimeout = 3 * time.Second // at the end, for a collector that may not answer
+)
+
+// tracing makes what sends spans to a collector, or nothing if none is named. Stop sends
+// what is left, and waits no longer than flushTimeout for it.
+func (s *settings) tracing(ctx context.Context, env cli.Environment, log *slog.Logger) (provider trace.TracerProvider, stop func(), err error) {
+	nothing := func() {}
+	if wanted, err := tracesWanted(env); err != nil {
+		return nil, nothing, cli.Usage(err)
+	} else if !wanted {
+		return noop.NewTracerProvider(), nothing, nil
+	}
+	exporter, err := otlptracehttp.New(ctx) // it does not connect yet
+	if err != nil {
+		return nil, nothing, cli.Usage(fmt.Errorf("traces: %w", err))
+	}
+	about, err := s.resource(ctx)
+	if err != nil {
+		return nil, nothing, cli.Usage(fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES: %w", err))
+	}
+	sending := sdk.NewTracerProvider(sdk.WithBatcher(&toldExporter{SpanExporter: exporter, log: log}), sdk.WithResource(about))
+	log.InfoContext(ctx, "sending traces") // the address may hold a secret
+	return sending, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+		defer cancel()
+		if err := sending.Shutdown(ctx); err != nil {
+			log.WarnContext(ctx, "not all spans could be sent")
+		}
+	}, nil
+}
+
+// tracesWanted reports whether the environment names a collector. It refuses what this
+// program cannot do, rather than sending spans where they are not understood.
+func tracesWanted(env cli.Environment) (bool, error) {
+	name, endpoint := envTracesEndpoint, env.Get(envTracesEndpoint)
+	if endpoint == "" {
+		name, endpoint = envEndpoint, env.Get(envEndpoint)
+	}
+	exporter := cmp.Or(env.Get(envExporter), "otlp")
+	switch {
+	case endpoint == "", strings.EqualFold(env.Get(envDisabled), "true"), exporter == "none":
+		return false, nil
+	case exporter != "otlp":
+		return false, fmt.Errorf("%s: must be otlp or none", envExporter)
+	}
+	if protocol := cmp.Or(env.Get(envTracesProtocol), env.Get(envProtocol), otlpProtocol); protocol != otlpProtocol {
+		return false, fmt.Errorf("%s, %s: must be %s", envTracesProtocol, envProtocol, otlpProtocol)
+	}
+	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return false, fmt.Errorf("%s: must be a URL such as http://127.0.0.1:4318", name)
+	}
+	return true, nil
+}
+
+// resource tells collectors who sends. The environment has the last word.
+func (s *settings) resource(ctx context.Context) (*resource.Resource, error) {
+	who := []attribute.KeyValue{attribute.String("service.name", "orbit"), attribute.String("service.version", version.String())}
+	if s.nodeID != "" {
+		who = append(who, attribute.String("service.instance.id", s.nodeID))
+	}
+	return resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(who...), resource.WithFromEnv())
+}
+
+// A toldExporter logs when exports begin to fail and when they work again. Spans that a
+// collector does not take are lost; nothing else is.
+type toldExporter struct {
+	sdk.SpanExporter
+	log     *slog.Logger
+	failing atomic.Bool
+}
+
+// ExportSpans implements [sdk.SpanExporter].
+func (e *toldExporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	switch {
+	case err != nil && e.failing.CompareAndSwap(false, true):
+		e.log.WarnContext(ctx, "spans cannot be sent; they are lost until this works again", "cause", causeOf(err))
+	case err == nil && e.failing.CompareAndSwap(true, false):
+		e.log.InfoContext(ctx, "spans can be sent again")
+	}
+	return nil // it has been told
+}
+
+var statusLine = regexp.MustCompile(`\b[1-5][0-9]{2} [A-Z][A-Za-z -]*`)
+
+// causeOf tells what failed without the address, which may hold a secret.
+func causeOf(err error) string {
+	if inner := (*url.Error)(nil); errors.As(err, &inner) {
+		return inner.Err.Error()
+	}
+	return cmp.Or(statusLine.FindString(err.Error()), fmt.Sprintf("%T", err))
+}
