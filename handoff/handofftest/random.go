@@ -33,12 +33,13 @@ func randomCommands(ctx context.Context, tb rapid.TB, open Open) {
 			}
 		}
 		sequence++
-		for i := range rapid.IntRange(1, 16).Draw(r, "commands") {
-			c := drawn(r, fmt.Sprint("sequence/", sequence, "/"))
-			if err := t.playOne(ctx, c); err != nil {
-				end()
-				r.Fatalf("command %d, %v: %v", i+1, c, err)
-			}
+		var commands []command
+		for range rapid.IntRange(1, 12).Draw(r, "commands") {
+			commands = append(commands, drawn(r, fmt.Sprint("sequence/", sequence, "/")))
+		}
+		if err := t.playBlind(ctx, commands...); err != nil {
+			end()
+			r.Fatal(err)
 		}
 	})
 }
