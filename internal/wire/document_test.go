@@ -21,7 +21,7 @@ import (
 
 const documentPath = "../../docs/worker-protocol.md"
 
-func document(t *testing.T) string {
+func document(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile(documentPath)
 	if err != nil {

@@ -94,6 +94,7 @@ func (c *client) swallow() {
 func TestAnswersThatAreNotReadEndTheConnection(t *testing.T) {
 	for name, reads := range map[string]bool{"reads in the end": true, "never reads": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := sqliteScene(t)
 			cfg := session.Config{Node: "node-w", WriteTimeout: 300 * time.Millisecond}
 			if reads {

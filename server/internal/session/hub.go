@@ -202,13 +202,14 @@ func (h *Hub) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain refuses new connections and asks the others to go.
+// drain refuses new connections, asks the others to go and hands back what was claimed for
+// them and is not sent yet.
 func (h *Hub) drain() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.draining = true
 	for _, s := range h.sessions { // one whose hello is under way hears of it in replace
-		s.sayDraining()
+		s.nodeStops()
 	}
 	if len(h.open) == 0 {
 		close(h.empty)
@@ -284,7 +285,7 @@ func (h *Hub) replace(s *session) {
 		old.end(wire.CloseReplaced, "the process connected again")
 	}
 	if draining { // it began between enter and here
-		s.sayDraining()
+		s.nodeStops()
 	}
 }
 

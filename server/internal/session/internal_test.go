@@ -14,6 +14,7 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/strictjson"
 	"github.com/orbitkit/orbit/internal/wire"
+	"github.com/orbitkit/orbit/internal/wire/wiretest"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server/internal/auth"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
@@ -120,12 +121,34 @@ func TestClaimForAWorkerThatLeftIsHandedBack(t *testing.T) {
 	}, migrations.Server)
 }
 
-func FuzzMessages(f *testing.F) {
+// takeHello reads a hello as far as that goes without a database.
+func takeHello(frame wire.Envelope) error {
+	var m wire.Hello
+	err := decode(frame.Data, &m)
+	if err == nil {
+		_, err = newRegistration(&m)
+	}
+	if err == nil {
+		_, err = readHeld(&m)
+	}
+	if err != nil {
+		return &breach{frame.ID, err.Error()}
+	}
+	return nil
+}
+
+// Whatever a worker sends ends its connection by a breach that is explained, or is taken, and
+// then it fits the schema.
+func FuzzMessages(f *testing.F) { // TEST-015, API-002, REF-WRK-002
 	for _, seed := range []string{
 		`{"type":"task.start","id":"1","data":{"attempt_id":"` + strings.Repeat("a", 32) + `","epoch":1}}`,
 		`{"type":"task.finish","id":"1","data":{"attempt_id":"` + strings.Repeat("a", 32) + `","epoch":1,"receipt":"r","outcome":"SUCCEEDED","result":{"a":[1,"\u0000"]}}}`,
 		`{"type":"task.renew","id":"1","data":{"attempt_id":"` + strings.Repeat("a", 32) + `","epoch":1,"progress":"x"}}`,
-		`{"type":"credit","id":"1","data":{"slots":7}}`, `{"type":"drain","id":"1"}`,
+		`{"type":"credit","id":"1","data":{"slots":7}}`, `{"type":"drain","id":"1"}`, `{"type":"credit","id":"1","data":{}}`,
+		`{"type":"hello","id":"1","data":{"process_id":"` + strings.Repeat("a", 32) + `","handlers":[{"name":"h","version":"v"}],"queues":["` + strings.Repeat("b", 32) +
+			`"],"capacity":3,"concurrency_keys":true,"held":[{"attempt_id":"` + strings.Repeat("c", 32) + `","epoch":9223372036854775807}]}}`,
+		`{"type":"hello","id":"1","data":{"process_id":"` + strings.Repeat("a", 32) + `","handlers":[],"queues":null,"capacity":-1}}`,
+		`{"type":"task.start","id":" ","ref":"1","data":{"attempt_id":"x","epoch":1e3}}`, `{"type":"task.jump","id":"1"}`, "\ufeff{}", `[[[[`, `{"type":"\ud800"}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -139,11 +162,19 @@ func FuzzMessages(f *testing.F) {
 		hub.board.join(s, "k", []dispatch.Lane{boardLane}, map[sqldb.ID]time.Time{})
 		defer hub.board.leave(s)
 		frame, err := parseFrame(text)
-		if err == nil {
+		switch {
+		case err != nil:
+		case frame.Type == wire.TypeHello:
+			err = takeHello(frame)
+		default:
 			err = s.handle(frame)
 		}
 		if rule, ok := err.(*breach); err != nil && (!ok || rule.rule == "") {
 			t.Errorf("a message ends the connection by %v, want a breach", err)
+		}
+		refused := len(s.queue.answers) > 0 && frame.Type != wire.TypeDrain
+		if fault := wiretest.Check(wiretest.Client, text); err == nil && !refused && fault != nil {
+			t.Errorf("%s is taken, but %v", text, fault)
 		}
 		hub.finishes.take() // nobody runs them
 		hub.starts.take()

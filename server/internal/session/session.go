@@ -215,6 +215,14 @@ func (s *session) say(kind, ref string, data any) {
 	}
 }
 
+// nodeStops gives nothing more to the worker and asks it to connect elsewhere. Once it has
+// been told, no assignment comes.
+func (s *session) nodeStops() {
+	s.sayDraining()
+	s.hub.board.change(s, func(p *place) { p.draining = true })
+	s.returnUnsent()
+}
+
 // sayDraining asks the worker to connect elsewhere, each a little later than the other,
 // so that not all of them come at once.
 func (s *session) sayDraining() {
