@@ -16,18 +16,17 @@ import (
 
 // What an event tells of.
 const (
-	evReady     = "ready"     // the process is at work
-	evConnected = "connected" // a worker was told that it is registered
-	evStart     = "start"     // a handler was called
-	evCancel    = "cancel"    // its context ended; Text is the cause
-	evWrite     = "write"     // it wrote to the guarded resource; Text is the verdict or "stale"
-	evEnd       = "end"       // it returns
-	evError     = "error"     // the worker reported an error
-	evSent      = "sent"      // a message is about to be sent
-	evGot       = "got"       // a message has arrived
-	evStats     = "stats"     // answer to the command of that name
-	evSlots     = "slots"     // answer to the command of that name; Text is JSON
-	evDrained   = "drained"   // Run of the worker has returned; Text is its error
+	evReady   = "ready"   // the process is at work
+	evStart   = "start"   // a handler was called
+	evCancel  = "cancel"  // its context ended; Text is the cause
+	evWrite   = "write"   // it wrote to the guarded resource; Text is the verdict or "stale"
+	evEnd     = "end"     // it returns
+	evError   = "error"   // the worker reported an error
+	evSent    = "sent"    // a message is about to be sent
+	evGot     = "got"     // a message has arrived
+	evStats   = "stats"   // answer to the command of that name
+	evSlots   = "slots"   // answer to the command of that name; Text is JSON
+	evDrained = "drained" // Run of the worker has returned; Text is its error
 )
 
 // An event is one line of the journal that a process keeps on its standard output. The

@@ -84,9 +84,6 @@ func withLease(d time.Duration) nodeOption { return func(c *nodeConfig, _ *strin
 // withPing sets how often a silent worker is asked for a sign of life.
 func withPing(d time.Duration) nodeOption { return func(c *nodeConfig, _ *string) { c.Ping = d } }
 
-// withStop sets the bound of a graceful stop.
-func withStop(d time.Duration) nodeOption { return func(c *nodeConfig, _ *string) { c.Stop = d } }
-
 // at sets the address to listen on, such as that of a node that is no more.
 func at(addr string) nodeOption { return func(_ *nodeConfig, a *string) { *a = addr } }
 

@@ -123,7 +123,7 @@ func (u *unrest) disturb(i int) {
 		u.crew[i] = u.hire(i)
 	default:
 		m.pause(u.T)
-		m.until = time.Now().Add(time.Duration(u.rand.Int64N(int64(5 * u.lease / 2))))
+		m.until = time.Now().Add(time.Duration(u.rand.Int64N(int64(4 * u.lease))))
 		u.pauses++
 	}
 }
