@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -66,12 +67,15 @@ func build(t *testing.T) binaries {
 	return binaries(buildDir)
 }
 
+// alone are the examples that need no server, and have tests of their own.
+var alone = []string{"quickstart", "handoff-mysql"}
+
 // exampleNames returns the examples that need a server, from their folders.
 func exampleNames() ([]string, error) {
 	programs, err := filepath.Glob("*/main.go")
 	var names []string
 	for _, program := range programs {
-		if name := filepath.Dir(program); name != "quickstart" {
+		if name := filepath.Dir(program); !slices.Contains(alone, name) {
 			names = append(names, name)
 		}
 	}
