@@ -119,7 +119,7 @@ func TestBrokenOutbox(t *testing.T) {
 	outboxtest.TestOutbox(t, func(t testing.TB) outboxtest.Database {
 		var d outboxtest.Database
 		if subject.engine == dbtest.MariaDB {
-			db := dbtest.Open(t, subject.engine, migrations.Outbox)
+			db := dbtest.Borrow(t, subject.engine, migrations.Outbox)
 			impatient := flavour{sql.LevelRepeatableRead, false, true, true, "SYSTEM"}
 			d = database(t, db, openMySQL(t, db, impatient), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 			pool := openMySQL(t, db, impatient)

@@ -3,7 +3,9 @@ package outbox_test
 import (
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +49,20 @@ func everyFlavour() (all []flavour) {
 	return all
 }
 
+// Cases mostly wait for commits, so more of them than processors run side by side.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	if err := dbtest.DropBorrowed(); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
 func TestOutboxOnSQLite(t *testing.T) {
 	outboxtest.TestOutbox(t, func(t testing.TB) outboxtest.Database {
 		db := dbtest.Open(t, dbtest.SQLite, migrations.Outbox)
@@ -61,9 +77,10 @@ func TestOutboxOnMariaDB(t *testing.T) { testFlavours(t, dbtest.MariaDB) }
 // testFlavours runs the suite the way our own programs open a database, and then with
 // business, relay and operators all on a pool of each flavour.
 func testFlavours(t *testing.T, engine string) {
+	t.Parallel()
 	t.Run("own pools", func(t *testing.T) {
 		outboxtest.TestOutbox(t, func(t testing.TB) outboxtest.Database {
-			db := dbtest.Open(t, engine, migrations.Outbox)
+			db := dbtest.Borrow(t, engine, migrations.Outbox)
 			return database(t, db, db.Write(), nil)
 		})
 	})
@@ -73,7 +90,7 @@ func testFlavours(t *testing.T, engine string) {
 				t.Skip("skipped with -short")
 			}
 			outboxtest.TestOutbox(t, func(t testing.TB) outboxtest.Database {
-				db := dbtest.Open(t, engine, migrations.Outbox)
+				db := dbtest.Borrow(t, engine, migrations.Outbox)
 				business := openMySQL(t, db, f)
 				d := database(t, db, business, &sql.TxOptions{Isolation: f.isolation})
 				d.Store = openStore(t, outbox.MySQL, business, business)

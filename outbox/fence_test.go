@@ -26,7 +26,7 @@ type fenced struct {
 }
 
 func newFenced(t *testing.T, engine string) *fenced {
-	db := dbtest.Open(t, engine, migrations.Outbox)
+	db := dbtest.Borrow(t, engine, migrations.Outbox)
 	f := &fenced{T: t, db: db, store: openStore(t, db.Dialect(), db.Write(), db.Read())}
 	for _, key := range []string{"a", "b", "c"} {
 		r := enqueue(t, db, outbox.Config{}, message(key))

@@ -1,15 +1,31 @@
 package relay_test
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/outbox"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Engines run side by side, however few processors there are.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := dbtest.DropBorrowed(); err != nil {
+			fmt.Println(err)
+			code = 1
+		}
+		os.Exit(code)
+	}))
+}
 
 func TestACommittedRowBecomesOneAcceptedTask(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {

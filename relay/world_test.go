@@ -46,10 +46,16 @@ func newWorld(t *testing.T, db *dbtest.DB) *world {
 	return &world{t: t, db: db, box: box, store: store, fake: newFake(t)}
 }
 
-// everywhere runs f on each engine.
+// everywhere runs f on each engine, side by side: most of a test is waiting. It returns
+// before they have ended.
 func everywhere(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
-	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) { f(t, newWorld(t, db)) }, migrations.Outbox)
+	for _, engine := range dbtest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			f(t, newWorld(t, dbtest.Borrow(t, engine, migrations.Outbox)))
+		})
+	}
 }
 
 // onSQLite runs f on SQLite: for what does not depend on the engine.
