@@ -87,6 +87,10 @@ func TestNoMoreIsAssignedThanEveryLimitAllows(t *testing.T) { // WRK-017, REF-WR
 		if a := l.got[kind{q.String(), "a"}] + l.got[kind{r.String(), "a"}]; a != 3 {
 			s.Errorf("got %v, want 3 of handler a", l.got)
 		}
+		s.until("every lane is empty or set aside", func() bool { return s.n.hub.HotLanes() == 0 })
+		if n := s.w.Int("SELECT COUNT(*) FROM attempt"); n != 5 {
+			s.Errorf("%d attempts: more was claimed than assigned", n)
+		}
 		other := s.n.connect(s.T, s.worker())
 		other.hello(limitedTo(100, q, r))
 		other.say(wire.TypeCredit, wire.Credit{Slots: 100})
@@ -118,12 +122,12 @@ func (l *ledger) more(dice *rand.Rand, queue string) wire.Credit {
 			ofQueue += n
 		}
 	}
-	c := wire.Credit{Slots: l.credit.Slots - l.total + dice.IntN(2), Limits: []wire.CreditLimit{{Handler: "a"}, {QueueID: queue}}}
+	c := wire.Credit{Slots: l.credit.Slots - l.total + dice.IntN(6), Limits: []wire.CreditLimit{{Handler: "a"}, {QueueID: queue}}}
 	if len(l.credit.Limits) > 0 {
 		c.Limits[0].Slots, c.Limits[1].Slots = l.credit.Limits[0].Slots-ofA, l.credit.Limits[1].Slots-ofQueue
 	}
-	c.Limits[0].Slots += dice.IntN(2)
-	c.Limits[1].Slots += dice.IntN(2)
+	c.Limits[0].Slots += dice.IntN(3)
+	c.Limits[1].Slots += dice.IntN(3)
 	return c
 }
 
