@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"outbox":                    {root, "internal/sqldb"},
 	"outbox/outboxtest":         {root, "outbox"},
 	"relay":                     {root, "outbox"},
-	"relay/relaymetrics":        {root, "outbox", "relay"},
+	"relay/relaymetrics":        {"outbox", "relay"},
 	"server":                    {root, "migrations", "internal/sqldb", "internal/strictjson", "internal/wire", "internal/version"},
 	"worker":                    {root, "internal/strictjson", "internal/wire"},
 	"worker/workertest":         {root, "worker", "internal/wire"},
