@@ -35,7 +35,10 @@ func TestStoppingNodeHandsBackWhatIsNotSent(t *testing.T) { // CLI-018, WRK-021
 	done := make(chan error, 1)
 	go func() { done <- n.stop() }()
 	const returned = "SELECT COUNT(*) FROM attempt WHERE live IS NULL"
-	s.until("what is not sent is handed back", func() bool { return n.hub.Loads()[0].Assigns == 0 && s.w.Int(returned) > 0 })
+	s.until("what is not sent is handed back", func() bool {
+		loads := n.hub.Loads()
+		return len(loads) == 1 && loads[0].Assigns == 0 && s.w.Int(returned) > 0
+	})
 	received := 0
 	for {
 		e, err := c.hear()
