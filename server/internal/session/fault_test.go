@@ -22,7 +22,7 @@ func legalFrames(queue sqldb.ID) []string {
 	return []string{
 		frame(wire.TypeHello, fmt.Sprintf(`"process_id":%q,"handlers":[{"name":"h","version":"v1"}],"queues":[%q],"capacity":4,"concurrency_keys":true,"held":[{%s}]`,
 			sqldb.NewID(), queue, about)),
-		frame(wire.TypeCredit, `"slots":4`),
+		frame(wire.TypeCredit, fmt.Sprintf(`"slots":4,"limits":[{"queue_id":%q,"handler":"h","handler_version":"v1","slots":1}],"seen":0`, queue)),
 		frame(wire.TypeStart, about),
 		frame(wire.TypeResume, about),
 		frame(wire.TypeRenew, about+`,"progress":"half"`),
