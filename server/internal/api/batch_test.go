@@ -249,3 +249,25 @@ func TestRepeatsOfLongSubmitsDoNotMakeALongAnswer(t *testing.T) {
 		}
 	})
 }
+
+// REF-BATCH-002, issue 4: an application that has too much of batches under way is told to come back,
+// as a whole and before anything is accepted; single submits are not concerned.
+func TestTooManyBatchesAreToComeBack(t *testing.T) {
+	n := onSQLite(t)
+	leave, err := n.api.FillBatches(parseID(t, n.creds.ApplicationID), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := `{"items":[` + item("a", n.body()) + "," + item("b", n.body()) + `]}`
+	refused := n.do(ask{method: "POST", path: "/v1/tasks:batch", body: two}).want(t, http.StatusServiceUnavailable, orbit.CodeUnavailable)
+	if refused.header.Get("Retry-After") == "" || n.count("task") != 0 {
+		t.Errorf("Retry-After %q, %d tasks", refused.header.Get("Retry-After"), n.count("task"))
+	}
+	n.batch(nil, item("a", n.body()))
+	n.submit("single", n.body()).want(t, http.StatusCreated, "")
+	leave()
+	n.do(ask{method: "POST", path: "/v1/tasks:batch", body: two}).want(t, http.StatusOK, "")
+	if n.count("task") != 3 {
+		t.Errorf("%d tasks, want 3", n.count("task"))
+	}
+}

@@ -23,7 +23,8 @@ var errBatchBusy = unavailable("the application has too many batches under way; 
 // A batchBook bounds the items of batches that each application has under way, so that what
 // one of them sends stands in nobody else's way for long. It is safe for concurrent use.
 type batchBook struct {
-	most int64
+	most     int64
+	patience time.Duration
 
 	mu   sync.Mutex
 	open map[sqldb.ID]*batchShare // of applications that have some under way or waiting
@@ -35,14 +36,14 @@ type batchShare struct {
 }
 
 func newBatchBook(most int) *batchBook {
-	return &batchBook{most: int64(most), open: make(map[sqldb.ID]*batchShare)}
+	return &batchBook{most: int64(most), patience: batchPatience, open: make(map[sqldb.ID]*batchShare)}
 }
 
 // enter waits for room for n items. Leave gives it back. It is refused if there is none in
 // time; requests of one application have their turn in order.
 func (b *batchBook) enter(ctx context.Context, application sqldb.ID, n int) (leave func(), err error) {
 	share := b.join(application)
-	ctx, cancel := context.WithTimeout(ctx, batchPatience)
+	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
 	if err := share.room.Acquire(ctx, int64(n)); err != nil {
 		b.part(application, share)

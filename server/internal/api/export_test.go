@@ -1,8 +1,11 @@
 package api
 
 import (
+	"context"
 	"slices"
 	"time"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
 // Routes returns what the interface serves, such as "GET /v1/tasks/{}:cancel", sorted. HEAD
@@ -53,3 +56,10 @@ func (l RefusalLog) Tell(address string, now time.Time) (withheld int, told bool
 
 // Sources is how many are remembered.
 func (l RefusalLog) Sources() int { return l.log.sources.Len() }
+
+// FillBatches takes the room of an application for all but left items of batches. Who finds
+// none is refused at once, from then on.
+func (h *Handler) FillBatches(application sqldb.ID, left int) (leave func(), err error) {
+	h.batches.patience = time.Millisecond
+	return h.batches.enter(context.Background(), application, int(h.batches.most)-left)
+}
