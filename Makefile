@@ -7,14 +7,16 @@ LDFLAGS     := -X github.com/orbitkit/orbit/internal/version.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Race tests of one package on three engines may take minutes on two cores.
 TIMEOUT     ?= 15m
-# How often make soak runs the quickstart on each engine.
+# How long make soak goes on.
+SOAK_MINUTES ?= 30
+# How often make soak-quickstart runs the quickstart on each engine.
 COUNT       ?= 20
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: fmt
 fmt: ## format all Go files
@@ -36,12 +38,14 @@ build: ## build the command-line programs into bin/
 test: vet ## run every test with -race on SQLite, a private MySQL and a private MariaDB
 	scripts/c-compiler.sh
 	scripts/curl.sh
+	scripts/libfaketime.sh
 	scripts/test-mysql.sh $(GO) test -race -timeout $(TIMEOUT) ./...
 
 .PHONY: integration
 integration: ## run only the packages that test against databases, on all three engines
 	scripts/c-compiler.sh
 	scripts/curl.sh
+	scripts/libfaketime.sh
 	scripts/test-mysql.sh $(GO) test -race -timeout $(TIMEOUT) $$(GO="$(GO)" scripts/database-packages.sh)
 
 .PHONY: bench
@@ -49,6 +53,11 @@ bench: ## measure against hand-written floors and print ratios (takes minutes)
 	bench/run.sh
 
 .PHONY: soak
-soak: ## run the quickstart COUNT times on each engine, with -race
+soak: ## kill, pause and restart everything under load for SOAK_MINUTES on each engine
 	scripts/c-compiler.sh
-	scripts/test-mysql.sh env GO="$(GO)" scripts/soak.sh $(COUNT)
+	scripts/test-mysql.sh env GO="$(GO)" scripts/soak.sh $(SOAK_MINUTES)
+
+.PHONY: soak-quickstart
+soak-quickstart: ## run the quickstart COUNT times on each engine, with -race
+	scripts/c-compiler.sh
+	scripts/test-mysql.sh env GO="$(GO)" scripts/soak-quickstart.sh $(COUNT)
