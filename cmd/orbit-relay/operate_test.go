@@ -238,9 +238,18 @@ func TestMissingRightsAreOneLineAndExitCode2(t *testing.T) {
 // reader returns the address of the database for a user who may read it only.
 func (s *site) reader() string {
 	s.t.Helper()
-	_, name, _ := strings.Cut(s.db.Address, ")/")
-	name, _, _ = strings.Cut(name, "?")
-	user := "reader" + name[max(0, len(name)-20):]
+	address, _ := s.user([]string{"GRANT SELECT ON shop.* TO relay@'%'"})
+	return address
+}
+
+// user makes a user with the given rights, which are written for the user relay and the
+// database shop, and returns the address for it and a function that runs more such
+// statements.
+func (s *site) user(grants []string) (address string, run func(statement string)) {
+	s.t.Helper()
+	_, database, _ := strings.Cut(s.db.Address, ")/")
+	database, _, _ = strings.Cut(database, "?")
+	name := "relay" + database[max(0, len(database)-20):]
 	exec := func(statement string) {
 		s.t.Helper()
 		_, err := s.db.Write().ExecContext(context.WithoutCancel(s.t.Context()), statement)
@@ -248,14 +257,20 @@ func (s *site) reader() string {
 			s.t.Skipf("the user of the test database may not make users and grant rights: %v", err)
 		}
 		if err != nil {
-			s.t.Fatal(err)
+			s.t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	for _, host := range []string{"%", "localhost"} { // an anonymous user of localhost would go first
-		account := "'" + user + "'@'" + host + "'"
-		exec("CREATE USER " + account + " IDENTIFIED BY 'sesame'")
-		s.t.Cleanup(func() { exec("DROP USER " + account) })
-		exec("GRANT SELECT ON `" + name + "`.* TO " + account)
+	hosts := []string{"%", "localhost"} // an anonymous user of localhost would go first
+	run = func(statement string) {
+		s.t.Helper()
+		for _, host := range hosts {
+			exec(strings.NewReplacer("relay@'%'", "'"+name+"'@'"+host+"'", "shop.", "`"+database+"`.").Replace(statement))
+		}
 	}
-	return "mysql:" + user + ":sesame" + s.db.Address[strings.LastIndex(s.db.Address, "@"):]
+	run("CREATE USER relay@'%' IDENTIFIED BY 'sesame'")
+	s.t.Cleanup(func() { run("DROP USER relay@'%'") })
+	for _, grant := range grants {
+		run(grant)
+	}
+	return "mysql:" + name + ":sesame" + s.db.Address[strings.LastIndex(s.db.Address, "@"):], run
 }
