@@ -20,7 +20,7 @@ import (
 // The automatic worker against two real nodes, over a network that breaks all the time:
 // keyed tasks over two queues run one at a time per key, once each, whatever answers get
 // lost (TEST-019).
-func TestAutomaticWorkersOverABreakingNetwork(t *testing.T) {
+func TestAutomaticWorkersOverABreakingNetwork(t *testing.T) { // WRK-020, TEST-019, REF-WRK-001
 	const tasks = 40
 	run(t, func(s scene) {
 		queues := []sqldb.ID{s.w.NewQueue("a"), s.w.NewQueue("b")}
@@ -58,8 +58,13 @@ func TestAutomaticWorkersOverABreakingNetwork(t *testing.T) {
 	})
 }
 
-// newWorker makes a worker of one queue that dials through cut.
-func (s scene) newWorker(n *node, queue sqldb.ID, cut *cutter, h worker.HandlerFunc) *worker.Worker {
+// A dialer opens connections, as a test wants them.
+type dialer interface {
+	dial(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// newWorker makes a worker of one queue that dials its own way.
+func (s scene) newWorker(n *node, queue sqldb.ID, way dialer, h worker.HandlerFunc) *worker.Worker {
 	s.Helper()
 	w, err := worker.NewWorker(n.srv.URL, s.worker(), worker.Config{
 		Queues: []string{queue.String()}, Capacity: 4,
@@ -67,7 +72,7 @@ func (s scene) newWorker(n *node, queue sqldb.ID, cut *cutter, h worker.HandlerF
 		MinReconnect: time.Millisecond, MaxReconnect: 20 * time.Millisecond,
 		Network: worker.Network{
 			TLS:         n.srv.Client().Transport.(*http.Transport).TLSClientConfig,
-			DialContext: cut.dial,
+			DialContext: way.dial,
 		},
 		OnError: func(error) {}, Log: slog.New(slog.DiscardHandler),
 	})

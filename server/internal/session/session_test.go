@@ -17,7 +17,7 @@ import (
 	"github.com/orbitkit/orbit/server/internal/session"
 )
 
-func TestWorkerRunsATaskOverARealConnection(t *testing.T) {
+func TestWorkerRunsATaskOverARealConnection(t *testing.T) { // REF-WRK-005, WRK-019, TOK-014
 	run(t, func(s scene) {
 		q := s.w.NewQueue("q")
 		s.w.SetKeyVersion(s.w.Namespace, "object/42", 1<<53)

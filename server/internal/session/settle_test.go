@@ -29,7 +29,6 @@ func (s scene) stays(n int64, why string) {
 // Both sides agree on the old before there is anything new, whichever of them knows of it
 // and whatever the answer is.
 func TestNothingIsAssignedBeforeOpenAttemptsAreSettled(t *testing.T) { // WRK-014, STATE-024, REF-WRK-004
-	name := func(a wire.Assign) wire.Attempt { return wire.Attempt{AttemptID: a.AttemptID, Epoch: a.Epoch} }
 	for _, one := range []struct {
 		name   string
 		start  bool // before the connection is lost
