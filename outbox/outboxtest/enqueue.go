@@ -240,7 +240,7 @@ func oneKeyWithRollbacksIsOneRow(s *suite) {
 // race enqueues one key from many transactions at once, round after round. Transactions
 // for which keep is false roll back the first time.
 func (s *suite) race(what string, keep func(i int) bool) {
-	const writers, rounds = 8, 10
+	const writers, rounds = 8, 5
 	var retries atomic.Int64
 	for round := range rounds {
 		m := message(fmt.Sprintf("race:%d", round))

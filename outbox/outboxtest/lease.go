@@ -42,7 +42,7 @@ func leadIsExclusive(s *suite) {
 }
 
 func oneOfManyLeads(s *suite) {
-	for round := range 10 {
+	for round := range 5 {
 		var mu sync.Mutex
 		var leases []outbox.Lease
 		var group sync.WaitGroup
@@ -221,7 +221,7 @@ func leaseOfAnotherShardSettlesNothing(s *suite) {
 // settleDuringAChangeOfLeader: whichever comes first, settle or change of leader, rows
 // settled are rows of a lease in force, and a settle that lost says so.
 func settleDuringAChangeOfLeader(s *suite) {
-	for range 20 {
+	for range 8 {
 		seqs := s.enqueueKeys(s.freshKeys(3)...)
 		s.exec("UPDATE orbit_outbox_lease SET expires_at = 1 WHERE shard = 0")
 		l := s.lead()
