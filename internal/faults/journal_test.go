@@ -154,7 +154,7 @@ func inOrder(books ...*book) []event {
 // poll waits for what another process does; the bound only ends a test that hangs.
 func poll(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited too long for %s", what)
 		}

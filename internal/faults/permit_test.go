@@ -18,7 +18,7 @@ import (
 // and releases.
 func TestPermitsAreLinearizableUnderKillsAndPauses(t *testing.T) { // KEY-011, TOK-004, TOK-011, LIC-019, LIC-020, WRK-020, RG-019
 	onEngines(t, func(s *scene) {
-		s.lease = time.Second
+		s.lease = 1500 * time.Millisecond
 		s.openGuard()
 		seed := rand.Uint64()
 		s.Logf("seed %d", seed)

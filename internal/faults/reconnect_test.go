@@ -17,7 +17,7 @@ func TestReconnectsLeaveNothingBehind(t *testing.T) { // WRK-021, WRK-024, TOK-0
 	onEngines(t, func(s *scene) {
 		cuts := 1000
 		if s.db.Engine != dbtest.SQLite {
-			cuts = 100 // what could leak does not depend on the engine
+			cuts = 50 // what could leak does not depend on the engine
 		}
 		n := s.startNode("node-a", withLease(time.Minute)) // it is not renewed when the machine is busy
 		c := s.client(n)
