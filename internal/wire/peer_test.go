@@ -23,11 +23,11 @@ import (
 	"github.com/orbitkit/orbit/worker/workertest"
 )
 
-// A tap stands between a worker and a server and holds what the worker says to the schema.
+// A tap stands between a worker and a server and holds what both say to the schema.
 type tap struct {
 	t      *testing.T
 	server *workertest.Server
-	schema map[string]error // by type of message: the first fault, or nil
+	schema map[string]map[string]error // by sender and type of message: the first fault, or nil
 
 	mu      sync.Mutex
 	running sync.WaitGroup
@@ -35,7 +35,7 @@ type tap struct {
 
 // newTap opens a tap for a worker that is given its address.
 func newTap(t *testing.T, server *workertest.Server) (*tap, string) {
-	p := &tap{t: t, server: server, schema: map[string]error{}}
+	p := &tap{t: t, server: server, schema: map[string]map[string]error{wiretest.Client: {}, wiretest.Server: {}}}
 	front := httptest.NewServer(p)
 	t.Cleanup(func() { front.Close(); p.running.Wait() })
 	return p, front.URL
@@ -57,8 +57,8 @@ func (p *tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var answers sync.WaitGroup
-	answers.Go(func() { forward(back, front, func([]byte) {}) })
-	forward(front, back, p.judge)
+	answers.Go(func() { forward(back, front, func(frame []byte) { p.judge(wiretest.Server, frame) }) })
+	forward(front, back, func(frame []byte) { p.judge(wiretest.Client, frame) })
 	answers.Wait()
 }
 
@@ -78,18 +78,18 @@ func forward(from, to *websocket.Conn, see func([]byte)) {
 	}
 }
 
-func (p *tap) judge(frame []byte) {
+func (p *tap) judge(sender string, frame []byte) {
 	var e wire.Envelope
-	err := errors.Join(json.Unmarshal(frame, &e), wiretest.Check(wiretest.Client, frame))
+	err := errors.Join(json.Unmarshal(frame, &e), wiretest.Check(sender, frame))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.schema[e.Type] == nil {
-		p.schema[e.Type] = err
+	if p.schema[sender][e.Type] == nil {
+		p.schema[sender][e.Type] = err
 	}
 }
 
 // WRK-010, REF-WRK-003: every message that the automatic worker and the low-level client
-// say fits the schema.
+// say fits the schema, and so does what the server for tests says.
 func TestWhatWorkersSayFitsTheSchema(t *testing.T) {
 	s := workertest.NewServer(t, workertest.ServerConfig{Lease: 300 * time.Millisecond})
 	p, url := newTap(t, s)
@@ -97,14 +97,16 @@ func TestWhatWorkersSayFitsTheSchema(t *testing.T) {
 	sayByHand(t, s, url)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for kind, err := range p.schema {
-		if err != nil {
-			t.Errorf("%s: %v", kind, err)
+	for sender, kinds := range p.schema {
+		for kind, err := range kinds {
+			if err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
 		}
-	}
-	said, all := slices.Sorted(maps.Keys(p.schema)), slices.Sorted(maps.Keys(messages[wiretest.Client]))
-	if !slices.Equal(said, all) {
-		t.Errorf("the workers said %v, want each of %v", said, all)
+		said, all := slices.Sorted(maps.Keys(kinds)), slices.Sorted(maps.Keys(messages[sender]))
+		if !slices.Equal(said, all) {
+			t.Errorf("the %ss said %v, want each of %v", sender, said, all)
+		}
 	}
 }
 
@@ -176,7 +178,14 @@ func sayByHand(t *testing.T, s *workertest.Server, url string) {
 	if err := c.Return(t.Context(), offer.Attempt); err != nil {
 		t.Errorf("Return = %v", err)
 	}
+	if _, err := c.Start(t.Context(), worker.Attempt{ID: worker.NewProcessID(), Epoch: 1}); err == nil {
+		t.Error("an attempt of nobody was started")
+	}
 	if err := c.Drain(t.Context()); err != nil {
 		t.Errorf("Drain = %v", err)
+	}
+	s.Drain(time.Second)
+	if event, err := c.Next(t.Context()); err != nil {
+		t.Errorf("Next = %v, %v, want that the node drains", event, err)
 	}
 }
