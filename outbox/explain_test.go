@@ -13,7 +13,7 @@ import (
 	"github.com/orbitkit/orbit/migrations"
 )
 
-// Each hot statement finds its rows through the index made for it and sorts nothing,
+// OUT-017: each hot statement finds its rows through the index made for it and sorts nothing,
 // on an empty table, on a young one, and on one whose rows are mostly done.
 func TestHotStatementsUseTheirIndex(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+// OUT-001, OUT-010, OUT-011, REL-001, REL-002, REL-024, REF-OUTBOX-001.
 func TestACommittedRowBecomesOneAcceptedTask(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.start(w.relay(quick()))

@@ -43,6 +43,7 @@ func TestOnlyOneOfSeveralRelaysSends(t *testing.T) {
 	})
 }
 
+// REL-018.
 func TestACleanStopHandsTheShardOverAtOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		cfg := quick()
@@ -228,6 +229,7 @@ func TestARowThatIsCommittedLateIsNotLost(t *testing.T) {
 }
 
 // A stop finishes and settles what is under way, and reports what it cannot settle.
+// REL-018.
 func TestAStopFinishesRequestsUnderWay(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		seqs := w.enqueueKeys("under-way", "waiting")
@@ -260,6 +262,7 @@ func TestAStopFinishesRequestsUnderWay(t *testing.T) {
 	})
 }
 
+// REL-018.
 func TestAStopThatCannotSettleLeavesTheRestToTheLeaseAndSaysSo(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		seq := w.enqueueKeys("subject")[0]
@@ -327,6 +330,29 @@ func TestAShardWithUnwrittenAnswersIsLeftToItsLease(t *testing.T) {
 		lease, err := w.store.Lead(t.Context(), 0, "next", time.Minute)
 		if err != nil || !lease.TookOver {
 			t.Errorf("the next leader's lease = %+v, %v, want one that took over", lease, err)
+		}
+	})
+}
+
+// OUT-002: while a request is under way the relay has no transaction open. On SQLite it
+// would keep everybody else from writing.
+func TestNoTransactionIsOpenDuringASend(t *testing.T) {
+	onSQLite(t, func(t *testing.T, w *world) {
+		wrote := make(chan error, 10)
+		w.fake.answer = func(send) reply {
+			tx, err := w.db.Write().BeginTx(t.Context(), nil) // begins IMMEDIATE
+			if err == nil {
+				_, err = w.box.Enqueue(t.Context(), tx, message("another"))
+				tx.Rollback()
+			}
+			wrote <- err
+			return reply{status: 404, code: orbit.CodeNotFound}
+		}
+		seq := w.enqueueKeys("subject")[0]
+		w.start(w.relay(quick()))
+		w.untilState(seq, outbox.Blocked)
+		if err := <-wrote; err != nil {
+			t.Errorf("a business transaction during the send: %v", err)
 		}
 	})
 }

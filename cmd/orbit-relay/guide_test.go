@@ -119,3 +119,16 @@ func TestTheRestoreDrillSendsAgainUnderTheSameKey(t *testing.T) {
 		})
 	}
 }
+
+// OUT-020: what is not promised is said, with the remedy.
+func TestTheGuidePromisesNoOrder(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/outbox-guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"What is not: an order.", "share a `ConcurrencyKey`"} {
+		if !strings.Contains(string(guide), word) {
+			t.Errorf("the guide lacks %q", word)
+		}
+	}
+}

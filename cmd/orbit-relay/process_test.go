@@ -260,3 +260,50 @@ func TestALeaderThatWakesAfterItsLeaseSettlesNothing(t *testing.T) {
 		})
 	}
 }
+
+// REF-OUTBOX-001, REL-015, REL-016: relays are killed over and over, at any moment, while
+// rows come and an operator acts. In the end each row is one task, and verify is clean.
+func TestAKillStormLosesNothingAndVerifiesClean(t *testing.T) {
+	for _, engine := range dbtest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			const rounds, each = 5, 12
+			s := newSite(t, engine)
+			relays := []*process{s.launch("relay-a", s.url), s.launch("relay-b", s.url)}
+			var seqs []int64
+			for round := range rounds {
+				keys := make([]string, each)
+				for i := range keys {
+					keys[i] = fmt.Sprintf("order-%d-%d", round, i)
+				}
+				before := s.tasks()
+				seqs = append(seqs, s.enqueue(keys...)...)
+				eventually(t, "the relay that is to be killed has sent something", func() bool { return s.tasks() > before })
+				victim := 0
+				if strings.HasPrefix(s.leader().Leader, "relay-b") {
+					victim = 1
+				}
+				name := s.leader().Leader
+				relays[victim].kill()
+				relays[victim] = s.launch(name, s.url)
+				s.operate(0, "hold", "--all", "--reason", "storm")
+				s.operate(0, "release", "--all", "--reason", "storm")
+			}
+			for _, seq := range seqs {
+				eventually(t, fmt.Sprintf("row %d is delivered", seq), func() bool { return s.row(seq).State == outbox.Delivered })
+			}
+			if n := s.tasks(); n != rounds*each {
+				t.Errorf("%d rows became %d tasks", rounds*each, n)
+			}
+			if l := s.leader(); l.Epoch < 3 {
+				t.Errorf("the shard is in epoch %d: hardly a take-over", l.Epoch)
+			}
+			if out, _ := s.operate(0, "verify"); !strings.Contains(out, fmt.Sprintf("%d rows, 0 faults", rounds*each)) {
+				t.Errorf("verify = %q", out)
+			}
+			for _, p := range relays {
+				p.stop()
+			}
+		})
+	}
+}

@@ -31,6 +31,7 @@ var enqueueCases = []testCase{
 	{name: "RepeatInAnOpenTransactionHoldsUpNoSettle", twoWriters: true, run: repeatHoldsUpNoSettle},
 }
 
+// OUT-001, OUT-004, OUT-005.
 func rollbackLeavesNoRow(s *suite) {
 	tx := s.begin()
 	s.enqueueIn(tx, message("a"))
@@ -43,6 +44,7 @@ func rollbackLeavesNoRow(s *suite) {
 	s.enqueue(message("a")) // and the key is free
 }
 
+// OUT-001, OUT-003, OUT-005.
 func commitLeavesExactlyOneRow(s *suite) {
 	m := message("order:1")
 	m.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -82,6 +84,7 @@ func commitLeavesExactlyOneRow(s *suite) {
 	}
 }
 
+// OUT-003, OUT-011.
 func requestIsKeptByteForByte(s *suite) {
 	payload := `{"big":9007199254740993, "exp":1.50e+2,"s":"\u00e9é\\\"'\u0000;--", "deep":[[1.0]]}`
 	m := withPayload(message("a"), " \n"+payload+"\t")
@@ -98,6 +101,7 @@ func requestIsKeptByteForByte(s *suite) {
 	}
 }
 
+// OUT-007.
 func sameContentIsNotInsertedTwice(s *suite) {
 	first := s.enqueue(withPayload(message("a"), `{"n":1,"m":2}`))
 	tx := s.begin()
@@ -117,6 +121,7 @@ func sameContentIsNotInsertedTwice(s *suite) {
 	}
 }
 
+// OUT-007.
 func otherContentIsAConflict(s *suite) {
 	first := s.enqueue(message("a"))
 	before := s.get(first.Seq)
@@ -155,6 +160,7 @@ func targetsAreApart(s *suite) {
 	s.commit(tx)
 }
 
+// OUT-004.
 func poolsAreRefused(s *suite) {
 	conn, err := s.Business.Conn(s.ctx)
 	if err != nil {
