@@ -53,13 +53,33 @@ func (b *keyBook) ensure(ctx context.Context, members []*member) error {
 	if err := b.read(ctx, wanted, lacking); err != nil {
 		return err
 	}
-	if err := keyrow.Make(ctx, b.db, lacking); err != nil {
+	if err := b.makeRows(ctx, lacking); err != nil {
 		return err
 	}
 	for digest := range wanted {
 		b.known.Add(digest, struct{}{})
 	}
 	return nil
+}
+
+// makeRows makes rows that are lacking. A task refers to a key only while it has a row: where
+// one does and there is none, a restore of parts of the database has lost it, and a row at
+// the floor could give a token a second time, beside an attempt that still lives.
+func (b *keyBook) makeRows(ctx context.Context, lacking map[[32]byte]keyrow.Key) error {
+	if len(lacking) == 0 {
+		return nil
+	}
+	lost, err := keyrow.Referred(ctx, b.db.Write(), lacking)
+	if err != nil {
+		return err
+	}
+	for digest := range lost {
+		delete(lacking, digest)
+	}
+	if err := keyrow.Remake(ctx, b.db, lost); err != nil {
+		return err
+	}
+	return keyrow.Make(ctx, b.db, lacking)
 }
 
 const selectRows = `

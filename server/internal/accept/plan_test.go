@@ -9,6 +9,7 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server/internal/dispatch/plancheck"
+	"github.com/orbitkit/orbit/server/internal/keyrow"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
@@ -24,7 +25,10 @@ func TestHotQueriesUseTheirIndexes(t *testing.T) {
 			}
 			queries = append(queries, plancheck.Query{
 				Name: fmt.Sprintf("ready tasks of %d keys", n), Table: "task", Index: "task_parked", Sorts: true,
-				SQL: fmt.Sprintf(selectReady, sqldb.Placeholders(n)), Args: append(keys, task.DispatchReady),
+				SQL: fmt.Sprintf(selectReady, sqldb.Placeholders(n)), Args: append(keys[:n:n], task.DispatchReady),
+			}, plancheck.Query{
+				Name: fmt.Sprintf("tasks of %d keys without a row", n), Table: "task", Index: "task_parked", Sorts: true,
+				SQL: keyrow.SelectReferred + sqldb.Placeholders(n), Args: keys,
 			})
 		}
 		plancheck.Run(t, db, queries)

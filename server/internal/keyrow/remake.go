@@ -9,6 +9,33 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
+// SelectReferred finds which keys tasks refer to.
+const SelectReferred = `
+SELECT DISTINCT concurrency_key_digest
+FROM task
+WHERE concurrency_key_digest IN `
+
+// Referred returns those of keys that a task refers to.
+func Referred(ctx context.Context, q sqldb.Querier, keys map[[32]byte]Key) (map[[32]byte]Key, error) {
+	referred := make(map[[32]byte]Key)
+	var args []any
+	for _, digest := range SortedDigests(keys) {
+		args = append(args, digest)
+	}
+	err := sqldb.EachRow(ctx, q, SelectReferred+sqldb.Placeholders(len(args)), args, func(scan func(...any) error) error {
+		var digest []byte
+		err := scan(&digest)
+		if key, asked := keys[[32]byte(digest)]; err == nil && asked {
+			referred[[32]byte(digest)] = key
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for tasks of resource keys: %w", err)
+	}
+	return referred, nil
+}
+
 const (
 	selectRow = `
 SELECT version, holder_task_id

@@ -96,7 +96,7 @@ func (s scene) free(key string) {
 	}
 }
 
-// One case per row of the recovery table (TEST-057, LIC-004…009).
+// What an expiry leads to (LIC-006, STATE-012, STATE-013).
 func TestExpiredLeaseEndsTheAttempt(t *testing.T) {
 	safe := spec{Idempotent: true, MaxAttempts: 2, InitialDelay: time.Second, MaxDelay: time.Second}
 	cases := []struct {
