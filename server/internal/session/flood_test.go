@@ -22,44 +22,43 @@ import (
 // another worker goes on with its tasks meanwhile.
 func TestAFloodSlowsOnlyItsOwnConnection(t *testing.T) { // REF-WRK-002
 	const tasks = 8
-	run(t, func(s scene) {
-		q := s.w.NewQueue("q")
-		token := s.worker()
-		f, a := s.running(q, token)
-		stop, flood := make(chan struct{}), sync.WaitGroup{}
-		about := fmt.Sprintf(`"data":{"attempt_id":%q,"epoch":%d}}`, a.AttemptID, a.Epoch)
-		flood.Go(func() { f.pour(stop, about) })
-		flood.Go(f.swallow)
-		var high session.Load
-		waiting := 0
-		watch := func() {
-			waiting = max(waiting, s.n.hub.Waiting())
-			for _, l := range s.n.hub.Loads() {
-				high.InFlight, high.Answers = max(high.InFlight, l.InFlight), max(high.Answers, l.Answers)
-			}
+	s := sqliteScene(t)
+	q := s.w.NewQueue("q")
+	token := s.worker()
+	f, a := s.running(q, token)
+	stop, flood := make(chan struct{}), sync.WaitGroup{}
+	about := fmt.Sprintf(`"data":{"attempt_id":%q,"epoch":%d}}`, a.AttemptID, a.Epoch)
+	flood.Go(func() { f.pour(stop, about) })
+	flood.Go(f.swallow)
+	var high session.Load
+	waiting := 0
+	watch := func() {
+		waiting = max(waiting, s.n.hub.Waiting())
+		for _, l := range s.n.hub.Loads() {
+			high.InFlight, high.Answers = max(high.InFlight, l.InFlight), max(high.Answers, l.Answers)
 		}
-		s.until("the flood is on", func() bool { watch(); return high.InFlight > session.MostInFlight/2 })
-		c := s.n.connect(s.T, token)
-		c.hello(helloFor(1, q))
-		for range tasks {
-			s.submit(spec{Queue: q}, s.n)
-			c.say(wire.TypeCredit, wire.Credit{Slots: 1})
-			one := want[wire.Assign](c, wire.TypeAssign, "")
-			c.start(one)
-			want[wire.Renewed](c, wire.TypeRenewed, c.say(wire.TypeRenew, wire.Attempt{AttemptID: one.AttemptID, Epoch: one.Epoch}))
-			c.finish(one)
-			watch()
-		}
-		if n := s.w.Int("SELECT COUNT(*) FROM task WHERE state = 5"); n != tasks {
-			s.Errorf("%d tasks succeeded, want %d", n, tasks)
-		}
-		if high.InFlight > session.MostInFlight || high.Answers > session.MostAnswers || waiting > session.MostWaiting+10 {
-			s.Errorf("the flood has %+v in memory and %d messages waiting", high, waiting)
-		}
-		close(stop)
-		f.ws.NetConn().Close()
-		flood.Wait()
-	})
+	}
+	s.until("the flood is on", func() bool { watch(); return high.InFlight > session.MostInFlight/2 })
+	c := s.n.connect(s.T, token)
+	c.hello(helloFor(1, q))
+	for range tasks {
+		s.submit(spec{Queue: q}, s.n)
+		c.say(wire.TypeCredit, wire.Credit{Slots: 1})
+		one := want[wire.Assign](c, wire.TypeAssign, "")
+		c.start(one)
+		want[wire.Renewed](c, wire.TypeRenewed, c.say(wire.TypeRenew, wire.Attempt{AttemptID: one.AttemptID, Epoch: one.Epoch}))
+		c.finish(one)
+		watch()
+	}
+	if n := s.w.Int("SELECT COUNT(*) FROM task WHERE state = 5"); n != tasks {
+		s.Errorf("%d tasks succeeded, want %d", n, tasks)
+	}
+	if high.InFlight > session.MostInFlight || high.Answers > session.MostAnswers || waiting > session.MostWaiting+10 {
+		s.Errorf("the flood has %+v in memory and %d messages waiting", high, waiting)
+	}
+	close(stop)
+	f.ws.NetConn().Close()
+	flood.Wait()
 }
 
 // pour sends renewals, starts and drains as fast as the socket takes them.

@@ -29,7 +29,7 @@ func (s scene) stays(n int64, why string) {
 // Both sides agree on the old before there is anything new, whichever of them knows of it
 // and whatever the answer is.
 func TestNothingIsAssignedBeforeOpenAttemptsAreSettled(t *testing.T) { // WRK-014, STATE-024, REF-WRK-004
-	for _, one := range []struct {
+	cases := []struct {
 		name   string
 		start  bool // before the connection is lost
 		finish bool // too, without the worker hearing of it
@@ -55,89 +55,88 @@ func TestNothingIsAssignedBeforeOpenAttemptsAreSettled(t *testing.T) { // WRK-01
 				c.Errorf("error = %+v", e)
 			}
 		}},
-	} {
-		t.Run(one.name, func(t *testing.T) {
-			run(t, func(s scene) {
-				q := s.w.NewQueue("q")
-				s.submit(spec{Queue: q})
-				token, h := s.worker(), helloFor(2, q)
-				c := s.n.connect(s.T, token)
-				c.hello(h)
-				c.say(wire.TypeCredit, wire.Credit{Slots: 1})
-				a := want[wire.Assign](c, wire.TypeAssign, "")
-				if one.start {
-					c.start(a)
-				}
-				if one.finish {
-					c.finish(a)
-				}
-				c.ws.NetConn().Close()
-				if one.held {
-					h.Held = []wire.Held{{AttemptID: a.AttemptID, Epoch: a.Epoch}}
-				}
-				c = s.n.connect(s.T, token)
-				c.hello(h)
-				c.say(wire.TypeCredit, wire.Credit{Slots: 2})
-				s.submit(spec{Queue: q}, s.n)
-				s.stays(1, "the open attempt is not settled")
-				one.ask(c, a) // the answer is the next that comes
-				want[wire.Assign](c, wire.TypeAssign, "")
-			})
-		})
 	}
+	run(t, func(s scene) {
+		token := s.worker()
+		for _, one := range cases {
+			q := s.w.NewQueue(one.name)
+			s.submit(spec{Queue: q}, s.n)
+			h := helloFor(2, q)
+			c := s.n.connect(s.T, token)
+			c.hello(h)
+			c.say(wire.TypeCredit, wire.Credit{Slots: 1})
+			a := want[wire.Assign](c, wire.TypeAssign, "")
+			if one.start {
+				c.start(a)
+			}
+			if one.finish {
+				c.finish(a)
+			}
+			c.ws.NetConn().Close()
+			if one.held {
+				h.Held = []wire.Held{{AttemptID: a.AttemptID, Epoch: a.Epoch}}
+			}
+			c = s.n.connect(s.T, token)
+			c.hello(h)
+			made := s.attempts()
+			c.say(wire.TypeCredit, wire.Credit{Slots: 2})
+			s.submit(spec{Queue: q}, s.n)
+			s.stays(made, one.name+": the open attempt is not settled")
+			one.ask(c, a) // the answer is the next that comes
+			want[wire.Assign](c, wire.TypeAssign, "")
+		}
+	})
 }
 
 // A worker that never asks about what is open is not held back for longer than that can
 // last by itself.
 func TestWorkerThatNeverResumesIsAssignedToAfterTheLease(t *testing.T) {
-	run(t, func(s scene) {
-		const lease = 400 * time.Millisecond
-		n := s.newNode(s.db.DB, session.Config{Node: "node-l", Lease: lease, ShortLease: true})
-		q := s.w.NewQueue("q")
-		h := helloFor(2, q)
-		h.Held = []wire.Held{{AttemptID: sqldb.NewID().String(), Epoch: 1}}
-		c := n.connect(s.T, s.worker())
-		before := time.Now()
-		c.hello(h)
-		c.say(wire.TypeCredit, wire.Credit{Slots: 2})
-		s.submit(spec{Queue: q}, n)
-		want[wire.Assign](c, wire.TypeAssign, "")
-		if took := time.Since(before); took < lease {
-			s.Errorf("assigned after %v, want no sooner than %v", took, lease)
-		}
-	})
+	s := sqliteScene(t)
+	const lease = 400 * time.Millisecond
+	n := s.newNode(s.db.DB, session.Config{Node: "node-l", Lease: lease, ShortLease: true})
+	q := s.w.NewQueue("q")
+	h := helloFor(2, q)
+	h.Held = []wire.Held{{AttemptID: sqldb.NewID().String(), Epoch: 1}}
+	c := n.connect(s.T, s.worker())
+	before := time.Now()
+	c.hello(h)
+	c.say(wire.TypeCredit, wire.Credit{Slots: 2})
+	s.submit(spec{Queue: q}, n)
+	want[wire.Assign](c, wire.TypeAssign, "")
+	if took := time.Since(before); took < lease {
+		s.Errorf("assigned after %v, want no sooner than %v", took, lease)
+	}
 }
 
 // hello.held is bounded by the capacity, and is read as strictly as everything else.
 func TestHeldAttemptsOfHelloAreHeldToTheirRules(t *testing.T) { // REF-WRK-004
-	run(t, func(s scene) {
-		q := s.w.NewQueue("q")
-		token := s.worker()
-		held := func(n int) (list []wire.Held) {
-			for range n {
-				list = append(list, wire.Held{AttemptID: sqldb.NewID().String(), Epoch: 1})
-			}
-			return list
+	s := sqliteScene(t)
+	q := s.w.NewQueue("q")
+	token := s.worker()
+	held := func(n int) (list []wire.Held) {
+		for range n {
+			list = append(list, wire.Held{AttemptID: sqldb.NewID().String(), Epoch: 1})
 		}
-		one := held(1)[0]
-		for rule, list := range map[string][]wire.Held{
-			"held: must be at most 6":      held(7),
-			"held[1]: must not name one":   {one, one},
-			"held[0].attempt_id: must be ": {{AttemptID: strings.ToUpper(one.AttemptID), Epoch: 1}},
-			"held[0].epoch: must be 1 to":  {{AttemptID: one.AttemptID, Epoch: 0}},
-			"held[1].epoch: must be 1 to ": {one, {AttemptID: sqldb.NewID().String(), Epoch: 1 << 63}},
-		} {
-			h := helloFor(2, q)
-			h.Held = list
-			c := s.n.connect(s.T, token)
-			if code, said := c.after(wire.TypeHello, h); code != wire.CloseProtocolError || said.Code != "INVALID_ARGUMENT" || !strings.HasPrefix(said.Message, rule) {
-				s.Errorf("closed with %d after %+v, want %d after %q", code, said, wire.CloseProtocolError, rule)
-			}
-		}
+		return list
+	}
+	one := held(1)[0]
+	for rule, list := range map[string][]wire.Held{
+		"held: must be at most 6":      held(7),
+		"held[1]: must not name one":   {one, one},
+		"held[0].attempt_id: must be ": {{AttemptID: strings.ToUpper(one.AttemptID), Epoch: 1}},
+		"held[0].epoch: must be 1 to":  {{AttemptID: one.AttemptID, Epoch: 0}},
+		"held[1].epoch: must be 1 to ": {one, {AttemptID: sqldb.NewID().String(), Epoch: 1 << 63}},
+	} {
 		h := helloFor(2, q)
-		h.Held = held(6)
-		s.n.connect(s.T, token).hello(h)
-	})
+		h.Held = list
+		c := s.n.connect(s.T, token)
+		if code, said := c.after(wire.TypeHello, h); code != wire.CloseProtocolError || said.Code != "INVALID_ARGUMENT" || !strings.HasPrefix(said.Message, rule) {
+			s.Errorf("closed with %d after %+v, want %d after %q", code, said, wire.CloseProtocolError, rule)
+		}
+	}
+	h := helloFor(2, q)
+	h.Held = held(6)
+	s.n.connect(s.T, token).hello(h)
 }
 
 // after says a message and returns how the connection ends then.
