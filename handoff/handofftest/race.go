@@ -206,12 +206,12 @@ func snapshotIsOnePicture(ctx context.Context, t *trial) error {
 func turnAround(ctx context.Context, s handoff.Store, keys []handoff.Key) error {
 	for _, key := range keys {
 		if err := s.Cancel(ctx, key, source); err != nil {
-			return fmt.Errorf("Cancel of an offered ticket: %w", err)
+			return fmt.Errorf("an offered ticket is not canceled: %w", err)
 		}
 	}
 	for _, key := range keys {
 		if _, err := s.Offer(ctx, offering(key).ticket); err != nil {
-			return fmt.Errorf("Offer after Cancel: %w", err)
+			return fmt.Errorf("a canceled ticket is not offered again: %w", err)
 		}
 	}
 	return nil
