@@ -85,7 +85,7 @@ func TestKeyedTaskWithoutDeclaredSupportBreaksTheProtocol(t *testing.T) {
 	}
 }
 
-func TestConnSpeaksEveryMessage(t *testing.T) {
+func TestConnSpeaksEveryMessage(t *testing.T) { // TEST-026, REF-WRK-003, REF-WRK-006
 	s := newTLSServer(t)
 	c, v, _ := dial(t, s, registration())
 	v.answering(func(f wire.Envelope) bool {
