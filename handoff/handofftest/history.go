@@ -155,10 +155,16 @@ func (h *history) String() string {
 	return b.String()
 }
 
-// linearizable lets clients run random commands on one key, and one of them the clock.
+// linearizable lets clients run random commands on one key, and one of them the clock. The
+// key has had a ticket: a first Offer has nothing yet to hold while it reads the clock, and
+// may be seen only when the clock has gone on.
 func linearizable(ctx context.Context, t *trial) error {
 	for round := range 4 {
-		h := t.history(handoff.Key(fmt.Sprint("history/", round)))
+		key := handoff.Key(fmt.Sprint("history/", round))
+		if err := t.play(ctx, offering(key), canceling(key)); err != nil {
+			return err
+		}
+		h := t.history(key)
 		clients := []func() (command, bool){h.clock(8)}
 		for range 4 {
 			clients = append(clients, h.client(10))
