@@ -161,6 +161,9 @@ func TestLimitsChangeWhileTasksFlow(t *testing.T) { // WRK-017
 			if err := l.take(a); err != nil {
 				s.Fatalf("assignment %d: %v", seen, err)
 			}
+			if n := s.w.Int("SELECT COUNT(*) FROM attempt") - int64(seen) - 1; n > int64(l.credit.Slots-l.total) {
+				s.Fatalf("assignment %d: %d are on their way for %d slots", seen, n, l.credit.Slots-l.total)
+			}
 		}
 	})
 }
