@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/internal/wire/wiretest"
+	"github.com/orbitkit/orbit/server/internal/session"
 )
 
 // Every message of a worker with every member that it may have.
@@ -47,6 +49,7 @@ func understood(f wiretest.Fault) bool {
 // a rule, over a real TLS WebSocket, and nothing else happens.
 func TestEveryFaultOfAClientMessageIsNamed(t *testing.T) { // TEST-015, TEST-016, WRK-009, REF-WRK-002, REF-WRK-006, API-002
 	s := sqliteScene(t)
+	s.n = s.newNode(s.db.DB, session.Config{Node: "node-p", Ping: time.Hour, Lease: 5 * time.Minute}) // the one that runs says nothing for long
 	q := s.w.NewQueue("q")
 	token := s.worker()
 	running, a := s.running(q, token)
@@ -79,7 +82,7 @@ func TestEveryFaultOfAClientMessageIsNamed(t *testing.T) { // TEST-015, TEST-016
 // running has a worker that runs the only attempt.
 func (s scene) running(q sqldb.ID, token string) (*client, wire.Assign) {
 	s.Helper()
-	s.submit(spec{Queue: q, Key: "object"})
+	s.submit(spec{Queue: q, Key: "object", AttemptTimeout: time.Hour})
 	c := s.n.connect(s.T, token)
 	c.hello(helloFor(1, q))
 	c.say(wire.TypeCredit, wire.Credit{Slots: 1})
