@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -60,10 +59,10 @@ func (s *asynqSystem) work(context.Context) (func() error, error) {
 }
 
 func (s *asynqSystem) ended(ctx context.Context, n int) error {
-	if err := waitUntil(ctx, time.Millisecond, func() (bool, error) { return s.done.since() >= n, nil }); err != nil {
+	if err := waitUntil(ctx, func() (bool, error) { return s.done.since() >= n, nil }); err != nil {
 		return err
 	}
-	return waitUntil(ctx, 2*time.Millisecond, func() (bool, error) {
+	return waitUntil(ctx, func() (bool, error) {
 		q, err := s.inspector.GetQueueInfo("default")
 		if err != nil {
 			return false, err

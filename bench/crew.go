@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -83,6 +84,7 @@ func (c *child) stop() error {
 type workerOrder struct {
 	URL, Token, Queue string
 	Capacity          int
+	Profile           string // file for a CPU profile; empty for none
 }
 
 // workerChild is a worker process whose handler does nothing. It connects when it is
@@ -110,6 +112,13 @@ func workerChild(ctx context.Context, in *bufio.Reader) error {
 	if _, err := in.ReadString('\n'); err != nil {
 		return nil
 	}
+	if o.Profile != "" {
+		end, err := profile(o.Profile)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
@@ -117,7 +126,7 @@ func workerChild(ctx context.Context, in *bufio.Reader) error {
 		stop()
 	}()
 	go func() {
-		for said := int64(0); ; time.Sleep(2 * time.Millisecond) {
+		for said := int64(0); ; time.Sleep(often) {
 			if n := ran.Load(); n != said {
 				said = n
 				fmt.Println(n)
@@ -157,7 +166,11 @@ func startCrew(ctx context.Context, o options, nodes ...*node) (*crew, error) {
 	c := &crew{ran: make([]atomic.Int64, processes)}
 	for i := range processes {
 		n := nodes[i%len(nodes)]
-		hand, err := startChild(ctx, "worker", workerOrder{URL: n.url, Token: n.creds.Token, Queue: n.creds.QueueID, Capacity: max(1, o.capacity/processes)})
+		order := workerOrder{URL: n.url, Token: n.creds.Token, Queue: n.creds.QueueID, Capacity: max(1, o.capacity/processes)}
+		if o.explain != "" && i == 0 {
+			order.Profile = filepath.Join(o.explain, "worker.pprof")
+		}
+		hand, err := startChild(ctx, "worker", order)
 		if err != nil {
 			return nil, errors.Join(err, c.stop())
 		}

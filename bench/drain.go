@@ -54,6 +54,7 @@ func taskContest(ctx context.Context, o options, what string) (*contest, *worksh
 		return fail(err)
 	}
 	list = append(list, &contender{name: floorName, counted: true, system: floor})
+	o.explain = "" // one profile of a worker is enough
 	alone, err := newOrbitSystem(ctx, o, server.Config{Ungrouped: true})
 	if err != nil {
 		return fail(err)
@@ -124,16 +125,27 @@ func (c *contest) watch(ctx context.Context, x *contender, round int) (end func(
 	if err := log.open(ctx); err != nil {
 		return none, err
 	}
-	file, err := os.Create(filepath.Join(c.o.explain, fileName(c.what+" "+x.name)+".pprof"))
+	stop, err := profile(filepath.Join(c.o.explain, fileName(c.what+" "+x.name)+".pprof"))
 	if err != nil {
 		return none, err
 	}
-	if err := pprof.StartCPUProfile(file); err != nil {
-		return none, err
-	}
 	return func(tasks int) error {
+		return errors.Join(stop(), log.print(ctx, c.what+", "+x.name, tasks))
+	}, nil
+}
+
+// profile writes a CPU profile until the function returned is called.
+func profile(path string) (end func() error, err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, err
+	}
+	return func() error {
 		pprof.StopCPUProfile()
-		return errors.Join(file.Close(), log.print(ctx, c.what+", "+x.name, tasks))
+		return file.Close()
 	}, nil
 }
 

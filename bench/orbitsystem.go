@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/server"
@@ -86,7 +85,7 @@ LIMIT 1`
 // ended first waits for the handlers and then for the database, which is asked seldom: it
 // has better to do.
 func (s *orbitSystem) ended(ctx context.Context, n int) error {
-	err := waitUntil(ctx, time.Millisecond, func() (bool, error) {
+	err := waitUntil(ctx, func() (bool, error) {
 		handled, err := s.crew.handled()
 		return handled >= int64(n), err
 	})
@@ -97,7 +96,7 @@ func (s *orbitSystem) ended(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	return waitUntil(ctx, 2*time.Millisecond, func() (bool, error) {
+	return waitUntil(ctx, func() (bool, error) {
 		for _, state := range []int{3, 2, 1} {
 			var id []byte
 			err := s.w.QueryRowContext(ctx, selectUnfinished, queue, state).Scan(&id)

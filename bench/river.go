@@ -129,10 +129,10 @@ func (s *riverSystem) work(ctx context.Context) (func() error, error) {
 }
 
 func (s *riverSystem) ended(ctx context.Context, n int) error {
-	if err := waitUntil(ctx, time.Millisecond, func() (bool, error) { return s.done.since() >= n, nil }); err != nil {
+	if err := waitUntil(ctx, func() (bool, error) { return s.done.since() >= n, nil }); err != nil {
 		return err
 	}
-	return waitUntil(ctx, 2*time.Millisecond, func() (bool, error) {
+	return waitUntil(ctx, func() (bool, error) {
 		var id int64
 		err := s.pool.QueryRow(ctx, "SELECT id FROM river_job WHERE state IN ('available', 'running') LIMIT 1").Scan(&id)
 		if errors.Is(err, pgx.ErrNoRows) {

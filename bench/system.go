@@ -31,10 +31,14 @@ type contender struct {
 	system
 }
 
-func (c *contender) tasks(n int) int { return n / max(1, c.share) }
+// tasks is how many of n tasks it gets, in whole hundreds: systems are filled by batches.
+func (c *contender) tasks(n int) int { return max(100, n/max(1, c.share)/100*100) }
 
-// A waiter is how all systems wait for an end.
-func waitUntil(ctx context.Context, every time.Duration, done func() (bool, error)) error {
+// often is how often an end is looked for: rarely enough not to be what is measured.
+const often = 10 * time.Millisecond
+
+// waitUntil is how all systems wait for an end.
+func waitUntil(ctx context.Context, done func() (bool, error)) error {
 	for {
 		if ok, err := done(); ok || err != nil {
 			return err
@@ -42,7 +46,7 @@ func waitUntil(ctx context.Context, every time.Duration, done func() (bool, erro
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("tasks did not end: %w", ctx.Err())
-		case <-time.After(every):
+		case <-time.After(often):
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (f *floorLoop) nudge() {
 }
 
 func (f *floorLoop) ended(ctx context.Context, n int) error {
-	return waitUntil(ctx, time.Millisecond, func() (bool, error) { return f.done.since() >= n, nil })
+	return waitUntil(ctx, func() (bool, error) { return f.done.since() >= n, nil })
 }
 
 // work runs the writers until it is stopped.
