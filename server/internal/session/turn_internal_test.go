@@ -2,8 +2,11 @@ package session
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorilla/websocket"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
@@ -49,5 +52,22 @@ func TestABatchHoldsTheNextMessageOfEachConnection(t *testing.T) { // REF-WRK-00
 	}
 	if n := len(hub.drains.take()); n != 1 {
 		t.Errorf("%d drains of one connection are to be noted, want 1", n)
+	}
+}
+
+// A worker that does not read its answers is told so, if it ever reads again.
+func TestUnreadAnswersEndTheConnection(t *testing.T) {
+	hub, err := New(sqldb.New(sqldb.SQLite, nil, nil), noAuth{}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSession(hub, auth.Principal{})
+	for n := 0; !s.over(); n++ {
+		if s.say(wire.TypeError, "1", wire.Error{Code: "x", Message: strings.Repeat("m", 1<<10)}); n > answerRoom>>10 {
+			t.Fatal("answers gather without a bound")
+		}
+	}
+	if s.code != websocket.ClosePolicyViolation || s.queue.answerBytes > answerRoom || s.queue.answerBytes < answerRoom-2<<10 {
+		t.Errorf("ended with %d and %d bytes waiting, want %d and %d", s.code, s.queue.answerBytes, websocket.ClosePolicyViolation, answerRoom)
 	}
 }
