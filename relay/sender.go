@@ -93,6 +93,9 @@ func (s *shipment) sendOne(ctx context.Context) {
 	if v == needsPerson && a.Status == 403 && s.pipe.gate.stillForbidden() {
 		v = targetWrong
 	}
+	if v == queueFull { // before the gate opens for the rest of the lane
+		s.holdLane(e.row.Lane, s.clamp(a.RetryAfter, a.HasRetryAfter))
+	}
 	s.judgeTarget(v, a)
 	s.judge(e, v, a)
 }
