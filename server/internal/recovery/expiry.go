@@ -97,7 +97,7 @@ func (r *Recovery) expireWaiting(ctx context.Context, ids []sqldb.ID) error {
 		}
 		return s, nil
 	})
-	if err == nil {
+	if err == nil && n > 0 {
 		r.cfg.Watch.Moved(StepWaiting, n)
 	}
 	return err

@@ -62,7 +62,9 @@ func (r *Recovery) PromoteDelayed(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("promote delayed tasks: %w", err)
 	}
-	r.cfg.Watch.Moved(StepDelayed, n)
+	if n > 0 {
+		r.cfg.Watch.Moved(StepDelayed, n)
+	}
 	if len(lanes) > 0 {
 		r.cfg.Wake(lanes)
 	}
