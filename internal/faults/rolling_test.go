@@ -39,6 +39,9 @@ func TestRollingRestartUnderLoadFailsNoTask(t *testing.T) { // TEST-032, WRK-018
 		ids := l.end()
 		s.drained()
 		s.runsOnce(ids, books...)
+		if len(b.used) != len(nodes) {
+			s.Errorf("%d nodes were used, want both", len(b.used))
+		}
 		told := 0
 		for _, book := range books {
 			told += len(book.all(func(e event) bool { return e.What == evGot && e.Kind == wire.TypeServerDraining }))

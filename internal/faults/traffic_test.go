@@ -250,6 +250,7 @@ SELECT t.id, t.state, t.started_count, t.cancel_requested_at IS NOT NULL, (SELEC
 			l.s.Errorf("task %s was accepted by nobody", id)
 		case name == orbit.StateSucceeded:
 		case name == orbit.StateCancelled && k.cancelled:
+		case name == orbit.StateFailed && !k.repeatable && len(runs[id.String()]) == 0: // its only attempt was lost between start and run
 		default:
 			l.s.Errorf("task %s (%+v) ended %s", id, k, name)
 		}
