@@ -37,8 +37,9 @@ type report struct {
 	OldestDueSeconds  float64          `json:"oldest_due_seconds"`
 	OldestOpenSeconds float64          `json:"oldest_pending_seconds"`
 	Shards            []shardReport    `json:"shards"`
-	Lanes             []laneReport     `json:"lanes"`
-	Targets           []targetReport   `json:"targets"` // as those who lead now find them
+	Lanes             []laneReport     `json:"lanes"`                // the first 100
+	MoreLanes         bool             `json:"more_lanes,omitempty"` // there are others
+	Targets           []targetReport   `json:"targets"`              // as those who lead now find them
 	Holds             []holdReport     `json:"holds"`
 }
 
@@ -140,6 +141,9 @@ func age(now, then time.Time) float64 {
 	return now.Sub(then).Seconds()
 }
 
+// maxLanes is how many lanes a report shows: each costs a look at its first row.
+const maxLanes = 100
+
 func (r *report) addLanes(ctx context.Context, store *outbox.Store) error {
 	shards, err := store.Shards(ctx)
 	if err != nil {
@@ -151,6 +155,9 @@ func (r *report) addLanes(ctx context.Context, store *outbox.Store) error {
 			return err
 		}
 		for _, l := range lanes {
+			if r.MoreLanes = len(r.Lanes) == maxLanes; r.MoreLanes {
+				return nil
+			}
 			last, err := lastError(ctx, store, shard, l.ID)
 			if err != nil {
 				return err
@@ -201,6 +208,9 @@ func (r *report) print(w io.Writer) {
 			due = "due in " + seconds(-l.DueSeconds)
 		}
 		fmt.Fprintf(w, "target %s queue %s\t%s\t%s\n", l.Target, l.QueueID, due, plain(l.LastError))
+	}
+	if r.MoreLanes {
+		fmt.Fprintln(w, "and other lanes")
 	}
 	for _, h := range r.Holds {
 		fmt.Fprintf(w, "held: target %q queue %q\tby %s: %s\n", h.Target, h.QueueID, plain(h.Operator), plain(h.Reason))
