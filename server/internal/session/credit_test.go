@@ -66,10 +66,10 @@ func limitedTo(capacity int, queues ...sqldb.ID) wire.Hello {
 func TestNoMoreIsAssignedThanEveryLimitAllows(t *testing.T) { // WRK-017, REF-WRK-003
 	run(t, func(s scene) {
 		q, r := s.w.NewQueue("q"), s.w.NewQueue("r")
+		s.submit(spec{Queue: r, Handler: "b", Key: "k"}, s.n)
 		for _, x := range []spec{{Queue: q, Handler: "a"}, {Queue: q, Handler: "b"}, {Queue: r, Handler: "a"}, {Queue: r, Handler: "b", Key: "k"}} {
-			for range 8 {
-				s.submit(x, s.n)
-			}
+			s.w.Flood(8, x)
+			s.n.hub.Wake([]int64{x.Lane().ID()})
 		}
 		limits := []wire.CreditLimit{
 			{Handler: "a", Slots: 3}, {QueueID: q.String(), Slots: 4}, {QueueID: q.String(), Handler: "a", HandlerVersion: "v1", Slots: 2}, {QueueID: r.String(), Handler: "b", Slots: 0},
