@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	rounds  = 12 // of each race
+	rounds  = 8 // of each race
 	takers  = 8
 	contest = 30 * time.Second // bounds a contest on a store that hangs
 )
