@@ -17,7 +17,7 @@ import (
 // the guarded resource takes no write of the attempt before. Backward, what runs goes on in
 // its attempt and what comes new is done at once; what waited already, and what nobody
 // works on any more, waits longer by the jump, and no longer.
-func TestDatabaseClockJumps(t *testing.T) { // LIC-019, LIC-020, TOK-004, TOK-011, RG-019
+func TestDatabaseClockJumps(t *testing.T) { // LIC-019, TOK-004, TOK-011
 	onOwnServers(t, true, func(s *scene, d *database) {
 		s.openGuard()
 		const hour = time.Hour

@@ -22,7 +22,7 @@ func (n *node) readiness() int {
 // Issue C, "database restarted under load": the server is killed and started again on what
 // it left. Nodes and workers come back by themselves; what was accepted is there, and what
 // was started runs once.
-func TestDatabaseRestartedUnderLoadLosesAndDoublesNothing(t *testing.T) { // ERR-017, IDEM-013, REF-HEALTH-002, LIC-019, TOK-004, STATE-026
+func TestDatabaseRestartedUnderLoadLosesAndDoublesNothing(t *testing.T) { // ERR-017, IDEM-013, REF-HEALTH-002
 	onOwnServers(t, false, func(s *scene, d *database) {
 		s.lease = 20 * time.Second
 		nodes := []*node{s.startNode("node-a"), s.startNode("node-b")}

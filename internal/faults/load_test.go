@@ -85,6 +85,13 @@ func (b *balancer) dial() net.Conn {
 	return nil
 }
 
+// nodesUsed returns how many nodes got connections.
+func (b *balancer) nodesUsed() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.used)
+}
+
 // A load are tasks that are submitted all the time, through whatever happens.
 type load struct {
 	s      *scene

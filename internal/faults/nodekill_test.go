@@ -62,7 +62,7 @@ const (
 // Issue C, "server node killed between claim commit and assign": nobody was told of the
 // attempt. It ends unstarted, and the task runs once, in another attempt under a greater
 // token, by another node.
-func TestNodeKilledBetweenClaimAndAssign(t *testing.T) { // LIC-004, LIC-019, TOK-011, WRK-021
+func TestNodeKilledBetweenClaimAndAssign(t *testing.T) { // TEST-021, LIC-019, TOK-011
 	onServers(t, func(s *scene) {
 		a, b := s.startDoomed("node-a", claimsIt, false), s.startNode("node-b")
 		p := startProxy(s.T, a.addr)
@@ -87,7 +87,7 @@ func TestNodeKilledBetweenClaimAndAssign(t *testing.T) { // LIC-004, LIC-019, TO
 // Issue C, "server node killed between Start commit and ACK, and during Finish": the worker
 // says it again to another node and gets the answer that is in force. The task must not run
 // twice; it does not, and nobody has to review it.
-func TestNodeKilledAtAStartOrAFinish(t *testing.T) { // WRK-012, WRK-013, WRK-015, TOK-010, STATE-026
+func TestNodeKilledAtAStartOrAFinish(t *testing.T) { // TEST-021, WRK-012, WRK-013, WRK-015, TOK-010
 	cases := map[string]struct {
 		columns string
 		before  bool
@@ -121,7 +121,7 @@ func TestNodeKilledAtAStartOrAFinish(t *testing.T) { // WRK-012, WRK-013, WRK-01
 
 // Issue C, "node A killed and B resumes": the handler goes on through it all, in the same
 // attempt and under the same token.
-func TestNodeKilledWhileAHandlerRunsAndAnotherResumes(t *testing.T) { // WRK-013, TOK-010, TEST-019
+func TestNodeKilledWhileAHandlerRunsAndAnotherResumes(t *testing.T) { // WRK-013, WRK-021, TOK-010, LIC-004
 	onEngines(t, func(s *scene) {
 		a, b := s.startNode("node-a"), s.startNode("node-b")
 		p := startProxy(s.T, a.addr)

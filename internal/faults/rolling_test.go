@@ -14,7 +14,7 @@ import (
 // asked to stop and started again, in turn, several times. Nobody hears of it but the
 // workers, who go elsewhere: every task starts once and succeeds. What was claimed and not
 // yet sent is handed back, so no task waits for the end of a lease.
-func TestRollingRestartUnderLoadFailsNoTask(t *testing.T) { // TEST-032, WRK-018, REF-WRK-003, CLI-020
+func TestRollingRestartUnderLoadFailsNoTask(t *testing.T) { // REF-WRK-003
 	onEngines(t, func(s *scene) {
 		s.lease = 20 * time.Second // longer than the test, but for what nobody hands back
 		nodes := []*node{s.startNode("node-a"), s.startNode("node-b")}
@@ -39,8 +39,8 @@ func TestRollingRestartUnderLoadFailsNoTask(t *testing.T) { // TEST-032, WRK-018
 		ids := l.end()
 		s.drained()
 		s.runsOnce(ids, books...)
-		if len(b.used) != len(nodes) {
-			s.Errorf("%d nodes were used, want both", len(b.used))
+		if n := b.nodesUsed(); n != len(nodes) {
+			s.Errorf("%d nodes were used, want both", n)
 		}
 		told := 0
 		for _, book := range books {

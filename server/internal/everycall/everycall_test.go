@@ -86,7 +86,7 @@ type sweep struct {
 // is repeated. What the engine refuses within a transaction nobody hears of, nor of the
 // lost answer to a COMMIT: its outcome is read.
 //
-// LIC-020, TOK-004, IDEM-013, ERR-017, STATE-027.
+// LIC-020, TOK-004, IDEM-013, ERR-017.
 func TestEveryCallMayFail(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		w := dispatchtest.New(t, db.DB)
