@@ -38,7 +38,7 @@ func New(w *worker.Worker, labels prometheus.Labels) *Collector {
 		duration:   desc("orbit_execution_duration_seconds", "From the call of a handler to its return.", "handler", "version"),
 		roundTrips: desc("orbit_message_round_trip_seconds", "From a message to the server until its answer, by type.", "message"),
 		connects:   desc("orbit_connects_total", "Tries to connect to a server, by result: ok or failed.", "result"),
-		connected:  desc("orbit_connections", "Connections to servers now; one for each process identity of the worker if all is well."),
+		connected:  desc("orbit_connections", "Connections to a server now: 1 if all is well."),
 		leasesLost: desc("orbit_leases_lost_total", "Rights to execute that ended before the end of the attempt was told."),
 		capacity:   desc("orbit_slots_capacity", "Attempts that the worker holds at most."),
 		slots:      desc("orbit_slots", "Attempts that the worker holds, by phase: starting, running, reporting or returning.", "phase"),
