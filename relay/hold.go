@@ -15,7 +15,7 @@ const obeyWithin = 500 * time.Millisecond
 func (l *lead) watchHolds(ctx context.Context) {
 	var down outage
 	for sleep(ctx, obeyWithin) {
-		if l.flight.open() == 0 {
+		if l.flight.open() == 0 || !l.holdsAreStale() {
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, statementTimeout)
@@ -27,14 +27,22 @@ func (l *lead) watchHolds(ctx context.Context) {
 	}
 }
 
+// holdsAreStale reports whether the holds would be older than promised by the next look.
+func (l *lead) holdsAreStale() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.heldAt) >= obeyWithin/2
+}
+
 func (l *lead) readHolds(ctx context.Context) error {
+	now := time.Now()
 	holds, err := l.store.Holds(ctx)
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.holds = holds
+	l.holds, l.heldAt = holds, now
 	return nil
 }
 

@@ -33,6 +33,7 @@ type lead struct {
 
 	mu      sync.Mutex
 	holds   []outbox.Hold
+	heldAt  time.Time // when the holds were read
 	senders sync.WaitGroup
 	left    []Left
 }

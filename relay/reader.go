@@ -29,7 +29,6 @@ type reader struct {
 	lanes    []outbox.Lane
 	listed   time.Time // when lanes were listed; zero to list them again
 	restUnto time.Time // not to list them again before
-	heldAt   time.Time // when the operator's holds were read
 	rewound  time.Time // when every lane was begun anew
 	places   map[int64]outbox.Cursor
 	ended    map[int64]bool // nothing due behind the place
@@ -146,12 +145,10 @@ func (r *reader) step() (found bool, err error) {
 			return false, err
 		}
 	}
-	if len(r.lanes) > 0 && time.Since(r.heldAt) >= obeyWithin {
-		now := time.Now()
+	if len(r.lanes) > 0 && r.holdsAreStale() {
 		if err := r.readHolds(ctx); err != nil {
 			return false, err
 		}
-		r.heldAt = now
 	}
 	r.blocked, r.sleep, r.passedBy = false, r.cfg.Poll, map[string]int{}
 	picked, err := r.pick(ctx)
