@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -44,7 +45,7 @@ func newMischief(s *scene, d *database, r *rand.Rand) *mischief {
 	s.Helper()
 	m := &mischief{s: s, database: d, rand: r, wake: map[*process]time.Time{}, done: tally{}, runs: map[string]map[string]int{}}
 	for i := range 2 {
-		m.nodes = append(m.nodes, s.startNode(fmt.Sprintf("node-%c", 'a'+i)))
+		m.nodes = append(m.nodes, s.startNode(fmt.Sprintf("node-%c", 'a'+i), patiently))
 	}
 	m.balancer = startBalancer(s.T, m.nodes...)
 	for range 3 {
@@ -52,6 +53,10 @@ func newMischief(s *scene, d *database, r *rand.Rand) *mischief {
 	}
 	return m
 }
+
+// patiently bounds a graceful stop by more than a node on SQLite waits for another one that
+// was stopped while it had the file locked.
+func patiently(c *nodeConfig, _ *string) { c.Stop = 40 * time.Second }
 
 func (m *mischief) hire() *workerProcess {
 	m.s.Helper()
@@ -110,15 +115,25 @@ func (m *mischief) do(what string) {
 		if what == nodeKilled {
 			n.kill(m.s.T)
 		} else {
-			n.terminate(m.s.T)
+			m.stop(n)
 		}
 		m.retire(n.process)
-		m.nodes[k] = m.s.startNode(n.name, at(n.addr))
+		m.nodes[k] = m.s.startNode(n.name, at(n.addr), patiently)
 	case databaseRestarted:
 		m.database.kill()
 		time.Sleep(rand.N(500 * time.Millisecond))
 		m.database.start()
 	}
+}
+
+// stop asks a node to stop. Those that it waits for go on meanwhile.
+func (m *mischief) stop(n *node) {
+	m.s.Helper()
+	n.signal(m.s.T, syscall.SIGTERM)
+	poll(m.s.T, n.name+" to stop", func() bool {
+		m.wakeUp(time.Now())
+		return n.over()
+	})
 }
 
 // pause stops a process for up to two and a half leases.
@@ -158,6 +173,9 @@ func (m *mischief) retire(p *process) {
 	m.s.Helper()
 	if text := p.log.String(); strings.Contains(text, "DATA RACE") || strings.Contains(text, "panic:") {
 		m.s.Errorf("%s has a data race or a panic:\n%s", p.name, p.log.tail())
+	}
+	if code := p.ProcessState.ExitCode(); code > 0 {
+		m.s.Errorf("%s ended with exit status %d:\n%s", p.name, code, p.log.tail())
 	}
 	m.count(p.book)
 	p.log.mu.Lock()
