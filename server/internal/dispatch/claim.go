@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxExamined   = 1000    // tasks that one claim looks at
-	maxClaimBytes = 4 << 20 // payload bytes that one claim gives away (LIC-014)
+	maxExamined   = 1000    // tasks that one transaction of a claim looks at, about
+	maxClaimBytes = 4 << 20 // payload bytes that one transaction gives away (LIC-014)
 )
 
 // Claim gives tasks of lanes to takers, each to the taker with the most slots left that
