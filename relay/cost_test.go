@@ -14,7 +14,7 @@ import (
 // row in a steady drain.
 func TestADrainCostsFewStatements(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
-		const rows = 5000
+		const rows = 2500
 		for from := 0; from < rows; from += 500 {
 			keys := make([]string, 500)
 			for i := range keys {
