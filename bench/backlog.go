@@ -71,7 +71,7 @@ func benchKind(ctx context.Context, o options, kind backlog) error {
 				return err
 			}
 			took[at] = append(took[at], samples...)
-			per, err := drainRate(ctx, b.orbitSystem, fmt.Sprintf("drain-%d", round), 4000, atOnce)
+			per, err := drainRate(ctx, b.orbitSystem, fmt.Sprintf("drain-%d", round), max(100, o.tasks/500*100), atOnce)
 			if err != nil {
 				return err
 			}
@@ -101,7 +101,7 @@ func benchKind(ctx context.Context, o options, kind backlog) error {
 type backlogged struct {
 	*orbitSystem
 	conn *worker.Conn
-	held *worker.Conn // holds the busy key
+	busy *worker.Conn // holds the busy key
 	stop context.CancelFunc
 	wait sync.WaitGroup
 }
@@ -130,7 +130,7 @@ func (b *backlogged) dial(ctx context.Context, handler string) (*worker.Conn, er
 func (b *backlogged) close() {
 	b.stop()
 	b.wait.Wait()
-	for _, c := range []*worker.Conn{b.conn, b.held} {
+	for _, c := range []*worker.Conn{b.conn, b.busy} {
 		if c != nil {
 			c.Close()
 		}
@@ -217,7 +217,7 @@ func (b *backlogged) makeUnserved(ctx context.Context) (string, error) {
 
 func (b *backlogged) makeDelayed(ctx context.Context) (string, error) {
 	return b.accept(ctx, "delayed", func(r *orbit.SubmitTaskRequest) {
-		at := time.Now().Add(6 * time.Hour)
+		at := time.Now().Add(6 * time.Hour).Truncate(time.Second)
 		r.AvailableAt, r.Priority = &at, 9
 	})
 }
@@ -242,7 +242,7 @@ const busyKey = "busy"
 // makeParked has a worker hold a key, and a task wait behind it.
 func (b *backlogged) makeParked(ctx context.Context) (string, error) {
 	var err error
-	if b.held, err = b.dial(ctx, "bench.hold"); err != nil {
+	if b.busy, err = b.dial(ctx, "bench.hold"); err != nil {
 		return "", err
 	}
 	_, err = b.accept(ctx, "holder", func(r *orbit.SubmitTaskRequest) {
@@ -251,16 +251,17 @@ func (b *backlogged) makeParked(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := b.held.Credit(ctx, 1); err != nil {
+	if err := b.busy.Credit(ctx, 1); err != nil {
 		return "", err
 	}
-	got, err := b.assigned(ctx, b.held, 1)
+	got, err := b.assigned(ctx, b.busy, 1)
 	if err != nil {
 		return "", err
 	}
-	if _, err := b.held.Start(ctx, got[0].Attempt); err != nil {
+	if _, err := b.busy.Start(ctx, got[0].Attempt); err != nil {
 		return "", err
 	}
+	b.held = 1
 	holding, stop := context.WithCancel(ctx)
 	b.stop = stop
 	b.wait.Go(func() { b.hold(holding, got[0].Attempt) })
@@ -275,7 +276,7 @@ func (b *backlogged) hold(ctx context.Context, a worker.Attempt) {
 			return
 		case <-time.After(3 * time.Second):
 		}
-		if _, err := b.held.Renew(ctx, a, ""); err != nil && ctx.Err() == nil {
+		if _, err := b.busy.Renew(ctx, a, ""); err != nil && ctx.Err() == nil {
 			fmt.Println("the busy key is not held any more:", err)
 			return
 		}

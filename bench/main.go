@@ -79,7 +79,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.each, "each", 300, "enqueue, submit, batch: operations of one client in one run")
 	flag.IntVar(&o.rows, "rows", 20000, "relay: rows to drain")
 	flag.IntVar(&o.senders, "senders", 4, "relay: requests in flight")
-	flag.IntVar(&o.tasks, "tasks", 20000, "drain: tasks; finish and nodes take half as many")
+	flag.IntVar(&o.tasks, "tasks", 20000, "drain: tasks; finish and nodes take half as many, backlog a fifth")
 	flag.IntVar(&o.processes, "processes", 2, "drain, finish, nodes, backlog: worker processes (nodes: at least 4)")
 	flag.IntVar(&o.capacity, "capacity", 256, "drain, finish, nodes, backlog: attempts that all workers together hold at one time")
 	flag.IntVar(&o.peers, "peers", 3, "drain, finish: rounds with River, Asynq and our server without grouping; 0 leaves them out")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"net"
 
@@ -58,5 +57,3 @@ func startNode(ctx context.Context, w *workshop, creds orbit.Credentials, cfg se
 		return err
 	}}, nil
 }
-
-func queueBytes(creds orbit.Credentials) ([]byte, error) { return hex.DecodeString(creds.QueueID) }

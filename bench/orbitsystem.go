@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/orbitkit/orbit"
@@ -18,6 +16,7 @@ type orbitSystem struct {
 	nodes  []*node
 	bodies [][]byte
 	crew   *crew
+	held   int // attempts that are meant to go on
 }
 
 func newOrbitSystem(ctx context.Context, o options, cfg server.Config) (*orbitSystem, error) {
@@ -76,14 +75,7 @@ func (s *orbitSystem) work(ctx context.Context) (func() error, error) {
 	return s.crew.stop, s.crew.begin()
 }
 
-const selectUnfinished = `
-SELECT id
-FROM task
-WHERE queue_id = ? AND state = ?
-LIMIT 1`
-
-// ended first waits for the handlers and then for the database, which is asked seldom: it
-// has better to do.
+// ended first waits for the handlers, and then for their attempts to have ended.
 func (s *orbitSystem) ended(ctx context.Context, n int) error {
 	err := waitUntil(ctx, func() (bool, error) {
 		handled, err := s.crew.handled()
@@ -92,18 +84,9 @@ func (s *orbitSystem) ended(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	queue, err := queueBytes(s.nodes[0].creds)
-	if err != nil {
-		return err
-	}
 	return waitUntil(ctx, func() (bool, error) {
-		for _, state := range []int{3, 2, 1} {
-			var id []byte
-			err := s.w.QueryRowContext(ctx, selectUnfinished, queue, state).Scan(&id)
-			if !errors.Is(err, sql.ErrNoRows) {
-				return false, err
-			}
-		}
-		return true, nil
+		var live int
+		err := s.w.QueryRowContext(ctx, "SELECT COUNT(*) FROM attempt WHERE live = 1").Scan(&live)
+		return live <= s.held, err
 	})
 }
