@@ -26,16 +26,16 @@ func claimFor(t *testing.T, n node, takers []dispatch.Taker, lanes ...dispatch.L
 	return got, counts
 }
 
-// One application has a backlog of older and more urgent tasks than a claim can take in a
-// hundred; what another one submits is taken by the next claim all the same.
+// One application has a backlog of older and more urgent tasks for forty claims; what
+// another one submits is taken by the next claim all the same.
 func TestFloodOfOneApplicationDoesNotDelayAnother(t *testing.T) { // REF-PRI-001, REF-PRI-002
 	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
 		other := w.Another("other")
 		flood := spec{Queue: w.NewQueue("q"), Handler: "flood", Delay: -time.Hour, Priority: 9}
 		second := flood
 		second.Handler = "flood-too"
-		w.Flood(6000, flood)
-		w.Flood(4000, second)
+		w.Flood(2500, flood)
+		w.Flood(1500, second)
 		trickle := spec{Queue: other.NewQueue("q"), Namespace: other.Namespace, Handler: "trickle"}
 		lanes := []dispatch.Lane{flood.Lane(), second.Lane(), trickle.Lane()}
 		for round := range 5 {
