@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func quoted(s string) string {
@@ -51,7 +52,8 @@ func TestIDsAre32LowerCaseHexCharacters(t *testing.T) {
 	}
 }
 
-// KEY-001 … KEY-007, AMB-015, AMB-067.
+// KEY-001 … KEY-007, KEY-019, AMB-015, AMB-067: a submit (ParseSubmission) and an outbox or a
+// client (Freeze) take what the one function takes.
 func TestConcurrencyKeys(t *testing.T) {
 	good := []string{"", "object/42", "a b", "a\u3000b", strings.Repeat("a", 191), strings.Repeat("😀", 191),
 		"\u0301", "\u0301\u0302", "\u200b", "\u200d\u200b", "\ufeff", "\u200bobject", "{{x}}", "\\", `"`, "e\u0301", "é", "a\u00ad"}
@@ -61,12 +63,31 @@ func TestConcurrencyKeys(t *testing.T) {
 		if err := ValidateConcurrencyKey(key); err != nil {
 			t.Errorf("%q: %v", key, err)
 		}
+		if got := refusal(t, with("concurrency_key", quoted(key))); got != "" {
+			t.Errorf("%q: a submit is refused for %s", key, got)
+		}
+		if _, s, err := keyed(key).Freeze(); err != nil || s.Request.ConcurrencyKey != key {
+			t.Errorf("%q is frozen as %q, %v", key, s.Request.ConcurrencyKey, err)
+		}
 	}
 	for _, key := range bad {
 		var refused *InvalidArgumentError
 		if err := ValidateConcurrencyKey(key); !errors.As(err, &refused) || refused.Field != "concurrency_key" {
 			t.Errorf("%q: error %v", key, err)
 		}
+		if _, _, err := keyed(key).Freeze(); !errors.As(err, &refused) || refused.Field != "concurrency_key" {
+			t.Errorf("%q: Freeze = %v", key, err)
+		}
+		if got := refusal(t, with("concurrency_key", quoted(key))); got != "concurrency_key" && utf8.ValidString(key) {
+			t.Errorf("%q: a submit is refused for %q", key, got)
+		}
+	}
+}
+
+// keyed is a request with a resource key.
+func keyed(key string) SubmitTaskRequest {
+	return SubmitTaskRequest{
+		QueueID: strings.Repeat("1", 32), Handler: "h", HandlerVersion: "v1", PayloadVersion: "v1", Payload: []byte("{}"), ConcurrencyKey: key,
 	}
 }
 

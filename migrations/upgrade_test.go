@@ -79,7 +79,7 @@ func insertTenants(t *testing.T, db *dbtest.DB) {
 	}
 }
 
-// TEST-022, MIG-009, AMB-005, MIG-012 (ordinary tasks and special UTF-8 keys; schedules
+// TEST-022, TEST-028, TEST-032, MIG-009, AMB-005, MIG-012 (ordinary tasks and special UTF-8 keys; schedules
 // come with their own issue).
 func TestUpgradeFromVersion7KeepsDataAndIndexes(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
@@ -116,7 +116,7 @@ func only[V any](all, like map[string]V) map[string]V {
 	return found
 }
 
-// TEST-023, MIG-010
+// TEST-023, TEST-028, MIG-010
 func TestUpgradeFromVersion9FillsTheApplicationQuota(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
 		migrate(t, db, 9)
@@ -144,7 +144,7 @@ func TestUpgradeFromVersion9FillsTheApplicationQuota(t *testing.T) {
 	})
 }
 
-// TEST-024, MIG-011: old tasks keep the rules under which they were accepted, one attempt
+// TEST-024, TEST-028, TEST-032, MIG-011, REF-RETRY-001: old tasks keep the rules under which they were accepted, one attempt
 // and a person for what is uncertain, and the attempts that they used are counted.
 func TestUpgradeFromVersion4MakesOldTasksSafeToRetry(t *testing.T) {
 	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {

@@ -74,7 +74,7 @@ func TestEnqueueRefusesBadMessagesBeforeAnyStatement(t *testing.T) {
 		{"large payload", func(m *outbox.Message) {
 			m.Request.Payload = json.RawMessage(`"` + strings.Repeat("x", orbit.MaxPayloadBytes) + `"`)
 		}, "payload", "262144"},
-		{"concurrency key", func(m *outbox.Message) { m.Request.ConcurrencyKey = " a" }, "concurrency_key", "white space"},
+		{"concurrency key", func(m *outbox.Message) { m.Request.ConcurrencyKey = " a" }, "concurrency_key", "white space"}, // KEY-019
 		{"retry", func(m *outbox.Message) { m.Request.Retry.MaxAttempts = 101 }, "retry.max_attempts", "100"},
 	}
 	o := newOutbox(t, outbox.MySQL, outbox.Config{})

@@ -131,7 +131,7 @@ func TestLostStartAnswer(t *testing.T) {
 	})
 }
 
-// WRK-013, CAN-021: without the right nothing runs, and there is nothing to report.
+// WRK-013, CAN-021, TOK-012: without the right nothing runs, and there is nothing to report.
 func TestRefusedStartRunsNothing(t *testing.T) {
 	for _, code := range []string{wire.CodeLeaseExpired, wire.CodeSuperseded, wire.CodeEnded, orbit.CodeStateConflict, orbit.CodeNotFound} {
 		s := newTLSServer(t)

@@ -144,7 +144,7 @@ func TestBrokenDispatchClosesTheConnection(t *testing.T) {
 		"TokenBeyondUint64":    {token("18446744073709551616"), "concurrency_token must be"},
 		"BlankInToken":         {token("7 "), "concurrency_token must be"},
 		"ExponentToken":        {token("1e3"), "concurrency_token must be"},
-		"KeyWithOuterBlank":    {key(" object"), "concurrency_key must not begin"},
+		"KeyWithOuterBlank":    {key(" object"), "concurrency_key must not begin"}, // KEY-019: its rules are those of a submit
 		"KeyWithEmSpace":       {key("object\u2003"), "concurrency_key must not begin"},
 		"KeyWithControl":       {key("a\u0085b"), "concurrency_key must not contain"},
 		"KeyTooLong":           {key(strings.Repeat("é", 192)), "concurrency_key must be at most 191"},

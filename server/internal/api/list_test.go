@@ -86,7 +86,7 @@ func (n *node) created(id, at string) {
 	n.exec(`UPDATE task SET created_at = ? WHERE id = ?`, sqldb.Micros(t), parseID(n.t, id))
 }
 
-// LIST-012, LIST-013, AMB-026, AMB-027: a summary has these members and no others.
+// LIST-012, LIST-013, AMB-026, AMB-027, KEY-008: a summary has these members and no others.
 func TestListShowsSummaries(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		plain := n.accept()

@@ -63,7 +63,7 @@ func digestOf(t *testing.T, body string) string {
 	return s.Digest.String()
 }
 
-// SUB-052, GET-009: the keyed example shows its key.
+// SUB-052, GET-009, KEY-008: the keyed example shows its key.
 func TestSubmitShowsTheConcurrencyKey(t *testing.T) {
 	onEachEngine(t, func(t *testing.T, n *node) {
 		body := bodyFor(n.creds.QueueID, `"payload":{"operation_ref":"update-001","object_ref":"objects/42"}`, `"concurrency_key":"object/42"`)

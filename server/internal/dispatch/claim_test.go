@@ -134,6 +134,9 @@ func TestClaimStopsAtTheBytesThatATakerTakes(t *testing.T) {
 	})
 }
 
+// The scenarios of resource keys on real databases are one group (TEST-028): from here to
+// TestTokensEndBeforeTheyWrap, of which TestKeysAreComparedByExactBytes is that of collations.
+
 func TestTwoNodesAndTwoQueuesCompeteForOneKey(t *testing.T) { // TEST-004, LIC-020, ID-003
 	run(t, func(t *testing.T, w world, n node, db *dbtest.DB) {
 		a, b := spec{Queue: w.NewQueue("a"), Key: "object"}, spec{Queue: w.NewQueue("b"), Key: "object"}
@@ -318,7 +321,7 @@ func TestSameKeyInAnotherNamespaceIsIndependent(t *testing.T) { // TEST-007, KEY
 	})
 }
 
-func TestKeysAreComparedByExactBytes(t *testing.T) { // TEST-011, TEST-012, KEY-005…007
+func TestKeysAreComparedByExactBytes(t *testing.T) { // TEST-011, TEST-012, KEY-005…007, TEST-032
 	keys := []string{"object/a", "object/A", "object/\u00e9", "object/e\u0301", "\u0301\u0302", "\u0302\u0301", "\u200b", "\u200d\u200b"}
 	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
 		q := w.NewQueue("q")
@@ -342,7 +345,7 @@ func TestKeysAreComparedByExactBytes(t *testing.T) { // TEST-011, TEST-012, KEY-
 	})
 }
 
-func TestClaimEventFailureRollsEverythingBack(t *testing.T) { // TEST-010, LIC-012
+func TestClaimEventFailureRollsEverythingBack(t *testing.T) { // TEST-010, LIC-001, LIC-012, TEST-032
 	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
 		x := spec{Queue: w.NewQueue("q"), Key: "object"}
 		plain := spec{Queue: x.Queue}

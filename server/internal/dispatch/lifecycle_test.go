@@ -47,7 +47,7 @@ func TestStartConfirmsOnceAndRepeats(t *testing.T) { // WRK-012, STATE-005
 	})
 }
 
-func TestOnlyTheProcessThatHoldsAnAttemptIsHeard(t *testing.T) {
+func TestOnlyTheProcessThatHoldsAnAttemptIsHeard(t *testing.T) { // TOK-012: knowing its identity from the history gives no right
 	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
 		ref, _ := running(t, w, n, spec{Queue: w.NewQueue("q")})
 		wrong := []dispatch.Ref{ref, ref, ref, ref}
@@ -72,7 +72,7 @@ func TestOnlyTheProcessThatHoldsAnAttemptIsHeard(t *testing.T) {
 	})
 }
 
-// One row per outcome that a worker can report (REF-RETRY-003, STATE-007…013).
+// One row per outcome that a worker can report (REF-RETRY-001, REF-RETRY-003, STATE-007…013).
 func TestFinishSendsTheTaskWhereItsOutcomeSays(t *testing.T) {
 	retry := spec{MaxAttempts: 3, InitialDelay: time.Second, MaxDelay: time.Minute}
 	safe := retry
@@ -248,7 +248,7 @@ func TestFinishAfterTheLeaseCountsUntilTheTimeout(t *testing.T) { // STATE-024, 
 	})
 }
 
-func TestFinishNeedsAStart(t *testing.T) { // WRK-013
+func TestFinishNeedsAStart(t *testing.T) { // WRK-013, TOK-012
 	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
 		x := spec{Queue: w.NewQueue("q")}
 		id := w.Submit(x)

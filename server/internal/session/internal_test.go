@@ -47,7 +47,7 @@ func TestRegistrationDigestIsFrozen(t *testing.T) { // WRK-008, AMB-038
 	}
 }
 
-func TestAssignmentCarriesPayloadAndTokenExactly(t *testing.T) { // TOK-001, TOK-014
+func TestAssignmentCarriesPayloadAndTokenExactly(t *testing.T) { // TOK-001, TOK-014, KEY-008
 	g := &dispatch.Grant{
 		Attempt: sqldb.NewID(), Epoch: 2, Number: 2, Token: math.MaxUint64 - 1, Task: sqldb.NewID(), Namespace: sqldb.NewID(),
 		Queue: sqldb.NewID(), Handler: "h", HandlerVersion: "v", PayloadVersion: "p", OperationRoot: sqldb.NewID(),
