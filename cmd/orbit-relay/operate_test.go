@@ -204,6 +204,9 @@ func TestCheckTellsEveryMistakeAtOnce(t *testing.T) {
 	}
 	s := newSite(t, dbtest.SQLite)
 	env := s.env()
+	if code, out, text := call(t.Context(), env, "check"); code != 0 {
+		t.Errorf("check = %d %q %q", code, out, text)
+	}
 	env[envURL] = "http://127.0.0.1:1"
 	if code, out, text := call(t.Context(), env, "check"); code != cli.ExitFailure || !strings.Contains(out, "fail") || !strings.Contains(text, "127.0.0.1:1") {
 		t.Errorf("check of a server that is not there = %d %q %q", code, out, text)
