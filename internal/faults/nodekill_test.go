@@ -10,7 +10,9 @@ import (
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/dbfault"
 	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
+	"github.com/orbitkit/orbit/worker"
 )
 
 // onServers runs f at the same time on each engine to which a node speaks over a network.
@@ -142,4 +144,138 @@ func TestNodeKilledWhileAHandlerRunsAndAnotherResumes(t *testing.T) { // WRK-013
 			s.Errorf("attempts %+v, want %s under token %d", now, began.Attempt, began.Token)
 		}
 	})
+}
+
+// The same with a task of another queue that waits for the key, and with a worker that says
+// its Finish once more when that task is running: it gets the answer of the first time, and
+// the attempt that holds the key now goes on.
+func TestNodeKilledWhileAnotherQueueWaitsForTheKey(t *testing.T) { // TEST-020, TOK-010, TOK-011, LIC-004, LIC-005
+	onEngines(t, func(s *scene) {
+		s.lease *= 2 // the original is renewed by hand
+		a, b := s.startNode("node-a"), s.startNode("node-b")
+		c := s.client(b)
+		queue, err := c.CreateQueue(s.Context(), "other", orbit.CreateQueueRequest{Name: "other"})
+		if err != nil {
+			s.Fatal(err)
+		}
+		original := s.enrol(a)
+		id := s.submit(c, order{key: "k", reconcil: true})
+		first := original.take(s, id)
+		heir := s.startWorker("heir", b.url, func(c *workerConfig, _ *launch) { c.Queue = queue.ID })
+		next := s.submitTo(c, queue.ID, order{key: "k", reconcil: true, work: work{Hold: true}})
+		a.kill(s.T)
+		original.resume(s, b, first.Attempt)
+		// Node B has looked for work of the other queue by then: a task without a key has run.
+		plain := s.submitTo(c, queue.ID, order{})
+		poll(s.T, "the task without a key to have run", func() bool {
+			original.renew(s, first.Attempt)
+			task, err := c.GetTask(s.Context(), plain)
+			return err == nil && task.State == orbit.StateSucceeded
+		})
+		if task := s.awaitState(c, next, orbit.StateWaiting); task.AttemptCount != 0 || len(s.attempts(c, next)) != 0 {
+			s.Errorf("the task of the other queue has %d attempts while the key is held, want 0", task.AttemptCount)
+		}
+		report := worker.Report{Receipt: "once", Outcome: orbit.OutcomeSucceeded, Result: []byte(`{"done":true}`)}
+		original.finish(s, first.Attempt, report)
+		began := heir.awaitStart(s, next)
+		if began.Token <= first.ConcurrencyToken {
+			s.Errorf("the next attempt has token %d after %d, want a larger one", began.Token, first.ConcurrencyToken)
+		}
+		original.finish(s, first.Attempt, report)
+		before := s.attempts(c, next)[0]
+		if before.State != orbit.AttemptRunning || before.LeaseUntil == nil {
+			s.Fatalf("after the replay the next attempt is %+v, want it running", before)
+		}
+		poll(s.T, "the next attempt to be renewed after the replay", func() bool {
+			now := s.attempts(c, next)[0]
+			return now.LeaseUntil == nil || now.LeaseUntil.After(*before.LeaseUntil)
+		})
+		heir.release(s, next)
+		s.ranOnce(c, heir, next)
+		if all := s.attempts(c, id); len(all) != 1 || all[0].ID != first.Attempt.ID || all[0].ConcurrencyToken != first.ConcurrencyToken {
+			s.Errorf("the original has the attempts %+v, want %s under token %d alone", all, first.Attempt.ID, first.ConcurrencyToken)
+		}
+	})
+}
+
+// submitTo submits to a queue other than the scene's.
+func (s *scene) submitTo(c *orbit.Client, queue string, o order) string {
+	s.Helper()
+	r := s.request(o)
+	r.QueueID = queue
+	accepted, err := c.SubmitTask(s.Context(), sqldb.NewID().String(), r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.expect(accepted.Task.ID, orbit.StateSucceeded)
+	return accepted.Task.ID
+}
+
+// A member of the crew that the test itself plays, message by message.
+type played struct {
+	registration worker.Registration
+	conn         *worker.Conn
+}
+
+// enrol connects a worker of the scene's queue to a node.
+func (s *scene) enrol(n *node) *played {
+	s.Helper()
+	w := &played{registration: worker.Registration{
+		ProcessID: worker.NewProcessID(), Queues: []string{s.creds.QueueID}, Capacity: 1, ConcurrencyKeys: true,
+		Handlers: []worker.Handler{{Name: handlerName, Version: handlerVersion}},
+	}}
+	w.dial(s, n)
+	s.Cleanup(func() { w.conn.Close() })
+	return w
+}
+
+func (w *played) dial(s *scene, n *node, held ...worker.Attempt) {
+	s.Helper()
+	conn, err := worker.Dial(s.Context(), n.url, s.creds.Token, w.registration, worker.Network{AllowInsecure: true}, held...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	w.conn = conn
+}
+
+// take waits for a task and starts it.
+func (w *played) take(s *scene, id string) *worker.Assignment {
+	s.Helper()
+	if err := w.conn.Credit(s.Context(), 1); err != nil {
+		s.Fatal(err)
+	}
+	event, err := w.conn.Next(s.Context())
+	given, ok := event.(*worker.Assignment)
+	if !ok || given.Task.ID != id {
+		s.Fatalf("the node says %+v, %v; want task %s", event, err, id)
+	}
+	if _, err := w.conn.Start(s.Context(), given.Attempt); err != nil {
+		s.Fatal(err)
+	}
+	return given
+}
+
+// resume goes on with an attempt at another node.
+func (w *played) resume(s *scene, n *node, held worker.Attempt) {
+	s.Helper()
+	w.conn.Close()
+	w.dial(s, n, held)
+	if got, err := w.conn.Resume(s.Context(), held); err != nil || !got.Kept || !got.Running {
+		s.Fatalf("Resume = %+v, %v; want the right to go on", got, err)
+	}
+}
+
+func (w *played) renew(s *scene, held worker.Attempt) {
+	s.Helper()
+	if _, err := w.conn.Renew(s.Context(), held, ""); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// finish reports, for the first time or again: the answer is the same.
+func (w *played) finish(s *scene, held worker.Attempt, r worker.Report) {
+	s.Helper()
+	if got, err := w.conn.Finish(s.Context(), held, r); err != nil || !got.Recorded {
+		s.Fatalf("Finish = %+v, %v; want it recorded", got, err)
+	}
 }
