@@ -12,11 +12,20 @@
 //	         rows into the same tables, one transaction for 100
 //	reading  strict reading and digest of a request of 1 KiB, against decoding it into any,
 //	         encoding it with sorted names and SHA-256
+//	drain    tasks ended by worker processes, against a hand-written loop that writes the
+//	         same rows, the server without grouping, River and Asynq
+//	finish   the same from the submits of 64 clients to the ends
+//	nodes    drains by two and four nodes on one database, against one node
+//	backlog  claims and drains beside 100,000 and 1,000,000 tasks that cannot be claimed,
+//	         against none
+//	start    from the acknowledgement of a submit to the begin of its handler, at 100 per
+//	         second, against a hand-written loop
+//	idle     memory and statements of 10,000 idle worker connections
 //
 // Runs are interleaved in pairs and the ratio is taken within a pair, since the speed of
 // a shared machine drifts. Only ratios count.
 //
-//	bench [-dsn user:password@tcp(host:port)/] [-pairs 9] [-clients 1,8] [-rows 20000] [enqueue|relay|submit|batch|reading|all]
+//	bench [-dsn user:password@tcp(host:port)/] [-pairs 9] [flags] [enqueue|relay|…|idle|all]
 package main
 
 import (

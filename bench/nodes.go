@@ -26,16 +26,28 @@ func benchNodes(ctx context.Context, o options) error {
 		}
 		systems[n] = s
 	}
+	costs := make(map[int][]cost)
 	ratios := map[int]*ratio{2: {name: "drain, two nodes to one"}, 4: {name: "drain, four nodes to one"}}
 	for round := range o.pairs {
 		rates := make(map[int]float64)
 		for i := range counts {
 			n := counts[(i+round)%len(counts)]
-			systems[n].w.settle(ctx)
+			w := systems[n].w
+			w.settle(ctx)
+			var before counters
 			var err error
-			if rates[n], err = drainRate(ctx, systems[n], fmt.Sprintf("nodes-%d-%d", n, round), o.tasks/2, atOnce); err != nil {
+			rates[n], err = drainRate(ctx, systems[n], fmt.Sprintf("nodes-%d-%d", n, round), o.tasks/2, func() (err error) {
+				before, err = w.counters(ctx)
+				return err
+			})
+			if err != nil {
 				return fmt.Errorf("%d nodes: %w", n, err)
 			}
+			after, err := w.counters(ctx)
+			if err != nil {
+				return err
+			}
+			costs[n] = append(costs[n], after.since(before, o.tasks/2))
 		}
 		for n, r := range ratios {
 			r.add(rates[n], rates[1])
@@ -43,5 +55,8 @@ func benchNodes(ctx context.Context, o options) error {
 	}
 	ratios[2].print()
 	ratios[4].print()
+	for _, n := range counts {
+		printCosts(fmt.Sprintf("drain, %d nodes", n), costs[n])
+	}
 	return nil
 }

@@ -101,7 +101,7 @@ func startPostgres(ctx context.Context, answers func(context.Context, string) er
 		found = append(found, path)
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("PostgreSQL: %w", errMissing)
+		return nil, fmt.Errorf("initdb of PostgreSQL: %w", errMissing)
 	}
 	bin := filepath.Dir(slices.Max(found))
 	p, err := newPrivateServer("postgres")
@@ -162,7 +162,7 @@ func postgresUser() (*syscall.SysProcAttr, error) {
 	}
 	u, err := user.Lookup("postgres")
 	if err != nil {
-		return nil, fmt.Errorf("PostgreSQL does not run as root: %w", err)
+		return nil, fmt.Errorf("the user that runs PostgreSQL, which refuses root: %w", err)
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {
@@ -180,7 +180,7 @@ func postgresUser() (*syscall.SysProcAttr, error) {
 func startRedis(ctx context.Context, answers func(ctx context.Context, address, password string) error) (*privateServer, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return nil, fmt.Errorf("Redis: %w", errMissing)
+		return nil, fmt.Errorf("redis-server: %w", errMissing)
 	}
 	p, err := newPrivateServer("redis")
 	if err != nil {
