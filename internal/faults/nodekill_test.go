@@ -186,6 +186,7 @@ func TestNodeKilledWhileAnotherQueueWaitsForTheKey(t *testing.T) { // TEST-020, 
 		if before.State != orbit.AttemptRunning || before.LeaseUntil == nil {
 			s.Fatalf("after the replay the next attempt is %+v, want it running", before)
 		}
+		s.verify() // the permit is the next task's still
 		poll(s.T, "the next attempt to be renewed after the replay", func() bool {
 			now := s.attempts(c, next)[0]
 			return now.LeaseUntil == nil || now.LeaseUntil.After(*before.LeaseUntil)
