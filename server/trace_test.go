@@ -127,7 +127,7 @@ func (w *tracing) await(t *testing.T, name string, holds ...string) tracetest.Sp
 
 func hasValue(span tracetest.SpanStub, value string) bool {
 	for _, a := range span.Attributes {
-		if a.Value.Emit() == value {
+		if a.Value.String() == value {
 			return true
 		}
 	}
@@ -137,7 +137,7 @@ func hasValue(span tracetest.SpanStub, value string) bool {
 func attributeOf(span tracetest.SpanStub, key string) string {
 	for _, a := range span.Attributes {
 		if a.Key == attribute.Key(key) {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
