@@ -141,6 +141,8 @@ func (b *board) written(s *session, attempt sqldb.ID, ok bool) {
 	b.change(s, func(p *place) {
 		if ok {
 			p.sent++
+		} else {
+			delete(p.held, attempt) // it is handed back: it takes no room
 		}
 		for i := range p.flights {
 			f := &p.flights[i]

@@ -215,12 +215,12 @@ func (s *session) say(kind, ref string, data any) {
 	}
 }
 
-// nodeStops gives nothing more to the worker and asks it to connect elsewhere. Once it has
-// been told, no assignment comes.
+// nodeStops gives nothing more to the worker and asks it to connect elsewhere. It says so
+// last: answers go before assignments, so one that waited still would be sent behind it.
 func (s *session) nodeStops() {
-	s.sayDraining()
 	s.hub.board.change(s, func(p *place) { p.draining = true })
 	s.returnUnsent()
+	s.sayDraining()
 }
 
 // sayDraining asks the worker to connect elsewhere, each a little later than the other,
