@@ -147,30 +147,46 @@ WHERE dispatch_lane IN %s
 LIMIT ?`
 )
 
-// lookInto returns which of lanes hold something. Its cost is bounded whatever they hold.
+// lookInto returns which of lanes hold something. What it reads is bounded by their number,
+// whatever they hold.
 func (h *Hub) lookInto(ctx context.Context, all []int64) ([]int64, error) {
 	var found []int64
 	for lanes := range slices.Chunk(all, pollLanes) {
-		args := make([]any, len(lanes), len(lanes)+1)
-		for i, id := range lanes {
-			args[i] = id
-		}
-		rows, err := h.db.Read().QueryContext(ctx, fmt.Sprintf(selectPoll, sqldb.Placeholders(len(lanes))), append(args, pollRows)...)
-		if err != nil {
-			return found, fmt.Errorf("look into lanes: %w", err)
-		}
-		for rows.Next() {
-			var id int64
-			if err := rows.Scan(&id); err != nil {
-				rows.Close()
+		for lanes = slices.Clone(lanes); len(lanes) > 0; {
+			some, more, err := h.lookIntoSome(ctx, lanes)
+			found = append(found, some...)
+			if err != nil {
 				return found, fmt.Errorf("look into lanes: %w", err)
 			}
-			found = append(found, id)
-		}
-		if err := rows.Err(); err != nil {
-			return found, fmt.Errorf("look into lanes: %w", err)
+			if !more {
+				break
+			}
+			// Deep lanes have filled the answer: what others hold is not known yet.
+			lanes = slices.DeleteFunc(lanes, func(id int64) bool { return slices.Contains(some, id) })
 		}
 	}
-	slices.Sort(found)
-	return slices.Compact(found), nil
+	return found, nil
+}
+
+// lookIntoSome returns lanes that hold something, and whether there may be more of them.
+func (h *Hub) lookIntoSome(ctx context.Context, lanes []int64) (some []int64, more bool, err error) {
+	args := make([]any, len(lanes), len(lanes)+1)
+	for i, id := range lanes {
+		args[i] = id
+	}
+	rows, err := h.db.Read().QueryContext(ctx, fmt.Sprintf(selectPoll, sqldb.Placeholders(len(lanes))), append(args, pollRows)...)
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close()
+	n := 0
+	for ; rows.Next(); n++ {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return some, false, err
+		}
+		some = append(some, id)
+	}
+	slices.Sort(some)
+	return slices.Compact(some), n == pollRows, rows.Err()
 }
