@@ -70,12 +70,18 @@ type place struct {
 	class    *class
 	credit   int
 	limits   limits
-	sent     uint64                 // assignments written to the connection
-	flights  []flight               // assignments since the last word about credit, in order
-	held     map[sqldb.ID]time.Time // attempts and about when their lease ends
-	open     map[sqldb.ID]struct{}  // attempts to be settled before anything is assigned
+	sent     uint64                // assignments written to the connection
+	flights  []flight              // assignments since the last word about credit, in order
+	held     map[sqldb.ID]held     // attempts that the process holds, as far as is known
+	open     map[sqldb.ID]struct{} // attempts to be settled before anything is assigned
 	draining bool
 	left     bool
+}
+
+// A held attempt counts towards the capacity of its process.
+type held struct {
+	epoch int64
+	until time.Time // about the end of its lease
 }
 
 func newBoard() *board {
@@ -87,7 +93,7 @@ func newBoard() *board {
 }
 
 // join adds a session that takes from lanes, all of which are to be looked into.
-func (b *board) join(s *session, key string, lanes []dispatch.Lane, held map[sqldb.ID]time.Time) {
+func (b *board) join(s *session, key string, lanes []dispatch.Lane, held map[sqldb.ID]held) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.classes[key]
@@ -352,7 +358,7 @@ func (b *board) give(s *session, a assignment, until time.Time) bool {
 	p.credit--
 	p.limits.use(lane)
 	p.flights = append(p.flights, flight{attempt: a.grant.Attempt, lane: lane})
-	p.held[a.grant.Attempt] = until
+	p.held[a.grant.Attempt] = held{a.grant.Epoch, until}
 	s.queue.assign(a)
 	b.update(s)
 	return true

@@ -16,7 +16,7 @@ func onBoard(b *board, capacity int, lanes ...dispatch.Lane) *session {
 	for _, l := range lanes {
 		key += string(l.Queue[:]) + l.Handler
 	}
-	b.join(s, key, lanes, map[sqldb.ID]time.Time{})
+	b.join(s, key, lanes, map[sqldb.ID]held{})
 	return s
 }
 

@@ -107,8 +107,8 @@ func (s *session) credit(frame wire.Envelope) error {
 		}
 		p.credit, p.limits = m.Slots, ls
 		p.inFlight(m.Seen)
-		for id, until := range p.held { // who has not been heard of holds nothing any more
-			if now.After(until.Add(grace)) {
+		for id, one := range p.held { // who has not been heard of holds nothing any more
+			if now.After(one.until.Add(grace)) {
 				delete(p.held, id)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/server/internal/dispatch/dispatchtest"
@@ -276,4 +277,30 @@ func TestHandlerCapacityOfAutomaticWorkers(t *testing.T) { // WRK-017
 			s.Errorf("%d attempts for %d tasks: some were handed back", n, 2*each)
 		}
 	})
+}
+
+// What a worker says of an epoch that it does not hold makes no room for more than its
+// capacity.
+func TestAWordAboutAnotherEpochMakesNoRoom(t *testing.T) { // REF-WRK-003
+	s := sqliteScene(t)
+	q := s.w.NewQueue("q")
+	s.submit(spec{Queue: q})
+	s.submit(spec{Queue: q})
+	c := s.n.connect(t, s.worker())
+	c.hello(helloFor(1, q))
+	c.say(wire.TypeCredit, wire.Credit{Slots: 10})
+	a := want[wire.Assign](c, wire.TypeAssign, "")
+	other := wire.Attempt{AttemptID: a.AttemptID, Epoch: a.Epoch + 1}
+	for _, message := range []string{wire.TypeStart, wire.TypeRenew, wire.TypeReturn} {
+		if e := want[wire.Error](c, wire.TypeError, c.say(message, other)); e.Code != orbit.CodeNotFound {
+			t.Errorf("%s = %+v", message, e)
+		}
+	}
+	if got := want[wire.Resumed](c, wire.TypeResumed, c.say(wire.TypeResume, other)); got.Status != wire.ResumeLost {
+		t.Errorf("task.resumed = %+v", got)
+	}
+	s.stays(1, "the only slot is taken")
+	c.start(a)
+	c.finish(a)
+	want[wire.Assign](c, wire.TypeAssign, "")
 }

@@ -111,7 +111,7 @@ func (s *session) start(frame wire.Envelope) error {
 		return err
 	}
 	return ask(s, frame, ref.Attempt, s.hub.starts, ref, func(a dispatch.Started) *dispatch.Refusal {
-		if s.track(ref.Attempt, a.Refusal, a.Lease); a.Refusal != nil {
+		if s.track(ref, a.Refusal, a.Lease); a.Refusal != nil {
 			return a.Refusal
 		}
 		s.say(wire.TypeStarted, frame.ID, wire.Started{
@@ -132,9 +132,9 @@ func (s *session) resume(frame wire.Envelope) error {
 			return a.Refusal
 		}
 		if a.Status == wire.ResumeKeep {
-			s.hold(ref.Attempt, a.Lease)
+			s.hold(ref, a.Lease)
 		} else {
-			s.drop(ref.Attempt)
+			s.drop(ref)
 		}
 		s.say(wire.TypeResumed, frame.ID, wire.Resumed{
 			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch), Status: a.Status, Running: a.Running,
@@ -158,7 +158,7 @@ func (s *session) renew(frame wire.Envelope) error {
 	}
 	renewal := dispatch.Renewal{Ref: ref, Progress: []byte(m.Progress)}
 	return ask(s, frame, ref.Attempt, s.hub.renewals, renewal, func(a dispatch.Renewed) *dispatch.Refusal {
-		if s.track(ref.Attempt, a.Refusal, a.Lease); a.Refusal != nil {
+		if s.track(ref, a.Refusal, a.Lease); a.Refusal != nil {
 			return a.Refusal
 		}
 		s.say(wire.TypeRenewed, frame.ID, wire.Renewed{
@@ -188,7 +188,7 @@ func (s *session) finish(frame wire.Envelope) error {
 		s.say(wire.TypeFinished, frame.ID, wire.Finished{
 			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch), Status: a.Status, TaskState: a.TaskState,
 		})
-		s.drop(ref.Attempt) // after the answer: what it makes room for does not come before it
+		s.drop(ref) // after the answer: what it makes room for does not come before it
 		s.hub.board.ended()
 		return nil
 	})
@@ -234,7 +234,7 @@ func (s *session) giveBack(frame wire.Envelope) error {
 			return a.Refusal
 		}
 		s.say(wire.TypeReturned, frame.ID, wire.Returned{AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch)})
-		s.drop(ref.Attempt)
+		s.drop(ref)
 		s.hub.board.ended()
 		return nil
 	})
@@ -273,21 +273,27 @@ func (s *session) noteDrain() {
 }
 
 // track follows what an answer says about an attempt that the process holds.
-func (s *session) track(attempt sqldb.ID, refusal *dispatch.Refusal, lease time.Duration) {
+func (s *session) track(ref dispatch.Ref, refusal *dispatch.Refusal, lease time.Duration) {
 	switch {
 	case refusal == nil:
-		s.hold(attempt, lease)
+		s.hold(ref, lease)
 	case refusal.Code != orbit.CodeUnavailable:
-		s.drop(attempt)
+		s.drop(ref)
 	}
 }
 
-func (s *session) hold(attempt sqldb.ID, lease time.Duration) {
-	s.hub.board.change(s, func(p *place) { p.held[attempt] = time.Now().Add(lease) })
+func (s *session) hold(ref dispatch.Ref, lease time.Duration) {
+	s.hub.board.change(s, func(p *place) { p.held[ref.Attempt] = held{ref.Epoch, time.Now().Add(lease)} })
 }
 
-func (s *session) drop(attempt sqldb.ID) {
-	s.hub.board.change(s, func(p *place) { delete(p.held, attempt) })
+// drop notes that the process does not hold an attempt any more. What is said of another
+// epoch says nothing of the one that it holds.
+func (s *session) drop(ref dispatch.Ref) {
+	s.hub.board.change(s, func(p *place) {
+		if p.held[ref.Attempt].epoch == ref.Epoch {
+			delete(p.held, ref.Attempt)
+		}
+	})
 }
 
 // holds reports whether the process holds an attempt, as far as is known here.

@@ -48,19 +48,19 @@ func (s *session) hello(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.hub.cfg.HelloTimeout)
 	defer cancel()
-	r, held, believed, refusal := s.register(ctx, &m)
+	r, known, believed, refusal := s.register(ctx, &m)
 	if refusal != nil {
 		refusal.ref = frame.ID
 		return refusal
 	}
-	s.say(wire.TypeHelloOK, frame.ID, s.helloOK(held))
-	holding := make(map[sqldb.ID]time.Time, len(held))
-	for _, one := range held {
-		holding[one.attempt] = time.Now().Add(one.left)
+	s.say(wire.TypeHelloOK, frame.ID, s.helloOK(known))
+	holds := make(map[sqldb.ID]held, len(known))
+	for _, one := range known {
+		holds[one.attempt] = held{one.epoch, time.Now().Add(one.left)}
 	}
 	key := s.principal.Namespace.String() + s.classKey(r)
-	s.hub.board.join(s, key, r.lanes(), holding)
-	s.awaitSettling(held, believed)
+	s.hub.board.join(s, key, r.lanes(), holds)
+	s.awaitSettling(known, believed)
 	return nil
 }
 

@@ -98,7 +98,7 @@ func TestClaimForAWorkerThatLeftIsHandedBack(t *testing.T) {
 		ids := []sqldb.ID{w.Submit(x), w.Submit(dispatchtest.Task{Queue: x.Queue})}
 		s := newSession(hub, auth.Principal{Namespace: w.Namespace, Credential: w.Credential})
 		s.process, s.capacity = sqldb.NewID(), 2
-		hub.board.join(s, "k", []dispatch.Lane{x.Lane(), {Queue: x.Queue, Handler: "h", Version: dispatchtest.Version}}, map[sqldb.ID]time.Time{})
+		hub.board.join(s, "k", []dispatch.Lane{x.Lane(), {Queue: x.Queue, Handler: "h", Version: dispatchtest.Version}}, map[sqldb.ID]held{})
 		credit(hub.board, s, 2)
 		o := hub.board.order(time.Now())
 		hub.board.change(s, func(p *place) { p.credit = 1 }) // it changes its mind about one
@@ -159,7 +159,7 @@ func FuzzMessages(f *testing.F) { // TEST-015, API-002, REF-WRK-002
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s := newSession(hub, auth.Principal{})
 		s.capacity = 1
-		hub.board.join(s, "k", []dispatch.Lane{boardLane}, map[sqldb.ID]time.Time{})
+		hub.board.join(s, "k", []dispatch.Lane{boardLane}, map[sqldb.ID]held{})
 		defer hub.board.leave(s)
 		frame, err := parseFrame(text)
 		switch {

@@ -22,7 +22,7 @@ func lanesOf(n int, queue byte) (lanes []dispatch.Lane) {
 func appOnBoard(b *board, app byte, capacity int, lanes ...dispatch.Lane) *session {
 	s := &session{queue: newSendQueue(), capacity: capacity, process: sqldb.NewID()}
 	s.principal.Application, s.principal.Namespace = sqldb.ID{app}, sqldb.ID{app, 1}
-	b.join(s, fmt.Sprint(app, len(lanes), lanes[0].Handler), lanes, map[sqldb.ID]time.Time{})
+	b.join(s, fmt.Sprint(app, len(lanes), lanes[0].Handler), lanes, map[sqldb.ID]held{})
 	credit(b, s, capacity)
 	return s
 }

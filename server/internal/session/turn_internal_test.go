@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -24,7 +23,7 @@ func TestABatchHoldsTheNextMessageOfEachConnection(t *testing.T) { // REF-WRK-00
 	join := func() *session {
 		s := newSession(hub, auth.Principal{})
 		s.process, s.capacity = sqldb.NewID(), 1
-		hub.board.join(s, "k", []dispatch.Lane{boardLane}, map[sqldb.ID]time.Time{})
+		hub.board.join(s, "k", []dispatch.Lane{boardLane}, map[sqldb.ID]held{})
 		return s
 	}
 	say := func(s *session, kind string, n int) {

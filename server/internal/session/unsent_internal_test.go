@@ -21,7 +21,7 @@ func newTaker(t *testing.T, capacity int) *session {
 	}
 	s := newSession(hub, auth.Principal{})
 	s.process, s.capacity = sqldb.NewID(), capacity
-	hub.board.join(s, "k", []dispatch.Lane{boardLane}, map[sqldb.ID]time.Time{})
+	hub.board.join(s, "k", []dispatch.Lane{boardLane}, map[sqldb.ID]held{})
 	credit(hub.board, s, capacity)
 	return s
 }
