@@ -281,7 +281,7 @@ func TestHandlerCapacityOfAutomaticWorkers(t *testing.T) { // WRK-017
 
 // What a worker says of an epoch that it does not hold makes no room for more than its
 // capacity.
-func TestAWordAboutAnotherEpochMakesNoRoom(t *testing.T) { // REF-WRK-003
+func TestAWordAboutAnotherEpochMakesNoRoom(t *testing.T) {
 	s := sqliteScene(t)
 	q := s.w.NewQueue("q")
 	s.submit(spec{Queue: q})

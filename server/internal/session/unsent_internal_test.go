@@ -36,7 +36,7 @@ func assigned(at time.Time) assignment {
 
 // What waited for longer than its lease is not sent, and takes no room of a worker that
 // never heard of it.
-func TestAnAssignmentThatIsTooLateTakesNoRoom(t *testing.T) { // WRK-021
+func TestAnAssignmentThatIsTooLateTakesNoRoom(t *testing.T) {
 	s := newTaker(t, 1)
 	a := assigned(time.Now().Add(-time.Minute))
 	if !s.hub.board.give(s, a, time.Now().Add(time.Hour)) || s.slots() != 0 {
@@ -55,7 +55,7 @@ func TestAnAssignmentThatIsTooLateTakesNoRoom(t *testing.T) { // WRK-021
 
 // A worker that has been told that the node stops is sent no assignment, though some were
 // waiting at that moment: they are gone before it is told, however long that takes.
-func TestNothingIsSentBehindTheWordThatTheNodeStops(t *testing.T) { // CLI-018
+func TestNothingIsSentBehindTheWordThatTheNodeStops(t *testing.T) {
 	s := newTaker(t, 2)
 	for range 2 {
 		s.hub.board.give(s, assigned(time.Now()), time.Now().Add(time.Hour))
