@@ -45,7 +45,7 @@ func changeApplication(c server.ApplicationChange) func(context.Context, *server
 // newApplicationAct returns a command on one application that shows it as it is afterwards.
 func newApplicationAct(env cli.Environment, name, short string, act func(context.Context, *server.Operator, applicationAct) (orbit.Application, error)) *cobra.Command {
 	var a applicationAct
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	c := &cobra.Command{
 		Use:   name,
 		Short: short,
@@ -55,7 +55,7 @@ func newApplicationAct(env cli.Environment, name, short string, act func(context
 				if err != nil {
 					return err
 				}
-				return out.print(application, func(w io.Writer) { printApplication(w, application) })
+				return out.Print(application, func(w io.Writer) { printApplication(w, application) })
 			})
 		},
 	}
@@ -63,7 +63,7 @@ func newApplicationAct(env cli.Environment, name, short string, act func(context
 	if name != "show" {
 		registerReason(c.Flags(), &a.reason)
 	}
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
@@ -96,7 +96,7 @@ func printApplication(w io.Writer, a orbit.Application) {
 }
 
 func newApplicationList(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var pages pager
 	c := &cobra.Command{
 		Use:   "list",
@@ -122,6 +122,6 @@ func newApplicationList(env cli.Environment) *cobra.Command {
 		},
 	}
 	pages.register(c.Flags(), "`name` of the last application of the page before")
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }

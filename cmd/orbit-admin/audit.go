@@ -39,7 +39,7 @@ type auditQuery struct {
 }
 
 func newAuditList(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var q auditQuery
 	c := &cobra.Command{
 		Use:   "list",
@@ -67,7 +67,7 @@ func newAuditList(env cli.Environment) *cobra.Command {
 	f.StringVar(&q.request, "request", "", "only the request with this `id`")
 	q.span.register(f)
 	q.pages.register(f, "`number` of the last row of the page before")
-	out.register(f)
+	out.Register(f)
 	return c
 }
 
@@ -90,19 +90,19 @@ func (q *auditQuery) read() (err error) {
 	return err
 }
 
-func printAudit(out *format, entries []server.AuditEntry, next int64) error {
+func printAudit(out *cli.Format, entries []server.AuditEntry, next int64) error {
 	p := page[server.AuditEntry]{Items: entries}
 	if next != 0 {
 		p.Next = strconv.FormatInt(next, 10)
 	}
-	return out.print(p, func(w io.Writer) {
+	return out.Print(p, func(w io.Writer) {
 		fmt.Fprintln(w, "SEQ\tAT\tACTION\tBY\tTARGET\tREQUEST\tNOTE")
 		for _, e := range entries {
 			by := e.Actor
 			if by == "" && e.CredentialID != "" {
 				by = "credential " + e.CredentialID
 			}
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Seq, at(e.At), plain(e.Action), plain(by), plain(e.TargetID), plain(e.RequestID), plain(e.Note))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Seq, at(e.At), cli.Plain(e.Action), cli.Plain(by), cli.Plain(e.TargetID), cli.Plain(e.RequestID), cli.Plain(e.Note))
 		}
 		if p.Next != "" {
 			fmt.Fprintf(w, "more with --after %s\n", p.Next)

@@ -21,7 +21,7 @@ A namespace that exists is refused; --new-credential makes another credential of
 
 func newBootstrap(env cli.Environment) *cobra.Command {
 	var r server.BootstrapRequest
-	file := credentialsFile{out: format{env: env}}
+	file := credentialsFile{out: cli.Format{Env: env}}
 	c := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Make an application, a namespace, a queue and a credential",

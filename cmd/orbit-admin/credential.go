@@ -25,7 +25,7 @@ func newCredential(env cli.Environment) *cobra.Command {
 
 func newCreate(env cli.Environment) *cobra.Command {
 	var r server.CredentialRequest
-	file := credentialsFile{out: format{env: env}}
+	file := credentialsFile{out: cli.Format{Env: env}}
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Make a credential of a namespace that exists",
@@ -63,7 +63,7 @@ func offered() []string {
 
 func newRevoke(env cli.Environment) *cobra.Command {
 	var reason string
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	c := &cobra.Command{
 		Use:   "revoke <credential id>",
 		Short: "End a credential at once",
@@ -79,12 +79,12 @@ create and bootstrap tell, and the part of the token between its underscores.`,
 				if err := o.Revoke(cmd.Context(), id, reason); err != nil {
 					return err
 				}
-				return out.print(revoked{id.String(), "revoked"}, func(w io.Writer) { fmt.Fprintf(w, "credential %s revoked\n", id) })
+				return out.Print(revoked{id.String(), "revoked"}, func(w io.Writer) { fmt.Fprintf(w, "credential %s revoked\n", id) })
 			})
 		},
 	}
 	registerReason(c.Flags(), &reason)
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
@@ -102,7 +102,7 @@ one.`
 
 func newRotate(env cli.Environment) *cobra.Command {
 	var reason string
-	file := credentialsFile{out: format{env: env}}
+	file := credentialsFile{out: cli.Format{Env: env}}
 	var overlap time.Duration
 	c := &cobra.Command{
 		Use:   "rotate <credential id>",
@@ -127,7 +127,7 @@ func newRotate(env cli.Environment) *cobra.Command {
 }
 
 func newCredentialList(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var pages pager
 	var place server.Place
 	c := &cobra.Command{
@@ -150,11 +150,11 @@ func newCredentialList(env cli.Environment) *cobra.Command {
 	c.Flags().StringVar(&place.Application, "application", "", "`name` of the application (default all)")
 	c.Flags().StringVar(&place.Namespace, "namespace", "", "`name` of the namespace (default all of the application)")
 	pages.register(c.Flags(), "`id` of the last credential of the page before")
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
-func printCredentials(out *format, found []server.CredentialView, limit int) error {
+func printCredentials(out *cli.Format, found []server.CredentialView, limit int) error {
 	next := ""
 	if len(found) > limit {
 		found = found[:limit]

@@ -21,7 +21,7 @@ Exit code 1 means that something fails.
 every row: not for a busy hour.`
 
 func newDoctor(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var deep bool
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -30,12 +30,12 @@ func newDoctor(env cli.Environment) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), env, &out, deep) },
 	}
 	c.Flags().BoolVar(&deep, "deep", false, "look for contradictions in the data too")
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
 // examine does without the check of the schema's version: that is one of its findings.
-func examine(ctx context.Context, env cli.Environment, out *format, deep bool) error {
+func examine(ctx context.Context, env cli.Environment, out *cli.Format, deep bool) error {
 	address, err := drivers.FromEnvironment(env.Get, "ORBIT_DATABASE", "ORBIT_MYSQL_DSN")
 	if err != nil {
 		return cli.Usage(err)
@@ -46,7 +46,7 @@ func examine(ctx context.Context, env cli.Environment, out *format, deep bool) e
 	}
 	defer db.Close()
 	findings := server.Examine(ctx, db, deep)
-	if err := out.print(examined{findings}, func(w io.Writer) { printFindings(w, findings) }); err != nil {
+	if err := out.Print(examined{findings}, func(w io.Writer) { printFindings(w, findings) }); err != nil {
 		return err
 	}
 	failed := 0
@@ -71,7 +71,7 @@ type examined struct {
 
 func printFindings(w io.Writer, findings []server.Finding) {
 	for _, f := range findings {
-		text := plain(f.Text)
+		text := cli.Plain(f.Text)
 		if f.Do != "" {
 			text += ": " + f.Do
 		}

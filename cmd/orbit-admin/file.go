@@ -18,14 +18,14 @@ import (
 // A credentialsFile is where a command writes the credential that it makes, and how it tells
 // of it.
 type credentialsFile struct {
-	out       format
+	out       cli.Format
 	path, url string
 }
 
 func (f *credentialsFile) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.path, "output", "", "credentials `file` to be made; required")
 	flags.StringVar(&f.url, "url", "", "`address` of the task server, to be put into the file")
-	f.out.register(flags)
+	f.out.Register(flags)
 }
 
 // write makes a credential with create, in the place of old unless that is zero, writes it
@@ -35,7 +35,7 @@ func (f *credentialsFile) write(ctx context.Context, old sqldb.ID, create func(*
 	if f.path == "" {
 		return cli.Usage(errors.New("--output is required: the token is written to this file and shown nowhere else"))
 	}
-	return withDatabase(ctx, f.out.env, func(db *sqldb.DB) error {
+	return withDatabase(ctx, f.out.Env, func(db *sqldb.DB) error {
 		c, err := server.CreateFile(ctx, db, f.path, func() (orbit.Credentials, error) {
 			c, err := create(db)
 			c.URL = f.url
@@ -48,7 +48,7 @@ func (f *credentialsFile) write(ctx context.Context, old sqldb.ID, create func(*
 		if err != nil {
 			return fmt.Errorf("the credential is made and in %s, but its end could not be read: %w", f.path, err)
 		}
-		return f.out.print(m, m.print)
+		return f.out.Print(m, m.print)
 	})
 }
 

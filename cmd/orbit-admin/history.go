@@ -14,7 +14,7 @@ import (
 )
 
 func newAttempts(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var pages pager
 	var payload bool
 	c := &cobra.Command{
@@ -42,7 +42,7 @@ func newAttempts(env cli.Environment) *cobra.Command {
 	}
 	c.Flags().BoolVar(&payload, "payload", false, "show results too (with --json)")
 	pages.register(c.Flags(), "`epoch` of the last attempt of the page before")
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
@@ -58,7 +58,7 @@ func (p *pager) number(what string) (int64, error) {
 	return n, nil
 }
 
-func printAttemptPage(out *format, attempts []*orbit.Attempt, next int64) error {
+func printAttemptPage(out *cli.Format, attempts []*orbit.Attempt, next int64) error {
 	p := page[*orbit.Attempt]{Items: attempts}
 	if p.Items == nil {
 		p.Items = []*orbit.Attempt{}
@@ -66,7 +66,7 @@ func printAttemptPage(out *format, attempts []*orbit.Attempt, next int64) error 
 	if next != 0 {
 		p.Next = strconv.FormatInt(next, 10)
 	}
-	return out.print(p, func(w io.Writer) {
+	return out.Print(p, func(w io.Writer) {
 		printAttempts(w, attempts)
 		if p.Next != "" {
 			fmt.Fprintf(w, "more with --after %s\n", p.Next)
@@ -81,13 +81,13 @@ func printAttempts(w io.Writer, attempts []*orbit.Attempt) {
 		if a.ConcurrencyToken != 0 {
 			token = count(a.ConcurrencyToken)
 		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Number, a.Epoch, a.ID, a.State, plain(a.Outcome), plain(a.Reason),
-			plain(token), a.WorkerID, at(a.ClaimedAt), plain(maybeAt(a.StartedAt)), plain(maybeAt(a.EndedAt)), plain(a.ErrorText))
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Number, a.Epoch, a.ID, a.State, cli.Plain(a.Outcome), cli.Plain(a.Reason),
+			cli.Plain(token), a.WorkerID, at(a.ClaimedAt), cli.Plain(maybeAt(a.StartedAt)), cli.Plain(maybeAt(a.EndedAt)), cli.Plain(a.ErrorText))
 	}
 }
 
 func newEvidence(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var pages pager
 	var payload bool
 	c := &cobra.Command{
@@ -110,16 +110,16 @@ func newEvidence(env cli.Environment) *cobra.Command {
 	}
 	c.Flags().BoolVar(&payload, "payload", false, "show the bodies too")
 	pages.register(c.Flags(), "`id` of the last evidence of the page before")
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
-func printEvidence(out *format, evidence []orbit.Evidence, next string, payload bool) error {
+func printEvidence(out *cli.Format, evidence []orbit.Evidence, next string, payload bool) error {
 	header := "ID, ATTEMPT, KIND, CREATED, BYTES"
 	if payload {
 		header += ", BODY"
 	}
-	if out.json && !payload {
+	if out.JSON && !payload {
 		for i := range evidence {
 			evidence[i].Body = nil
 		}

@@ -19,7 +19,7 @@ free a key or reset its tokens by hand: a holder that is gone loses it when its 
 }
 
 func newKeyList(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var pages pager
 	var filter server.KeyFilter
 	c := &cobra.Command{
@@ -56,6 +56,6 @@ not fit are read too: with millions of keys it takes its time.`,
 	c.Flags().StringVar(&filter.Prefix, "prefix", "", "only keys that begin with this `text`")
 	c.Flags().BoolVar(&filter.Held, "held", false, "only keys that somebody holds")
 	pages.register(c.Flags(), "`digest` of the last key of the page before")
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server"
@@ -410,8 +411,8 @@ func TestBadInputOfOperators(t *testing.T) {
 // What others put into names and notes cannot steer a terminal or break a table.
 func TestTextsOfOthersAreQuoted(t *testing.T) {
 	for text, want := range map[string]string{"": "-", "a b": "a b", "键": "键", "a\tb": `"a\tb"`, "\x1b[2J": `"\x1b[2J"`, "a\nb": `"a\nb"`, "\u202e": `"\u202e"`} {
-		if got := plain(text); got != want {
-			t.Errorf("plain(%q) = %q, want %q", text, got, want)
+		if got := cli.Plain(text); got != want {
+			t.Errorf("cli.Plain(%q) = %q, want %q", text, got, want)
 		}
 	}
 }

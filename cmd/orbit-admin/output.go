@@ -1,17 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -20,50 +14,6 @@ import (
 	"github.com/orbitkit/orbit/server"
 )
 
-// A format is how a command shows what it has found.
-type format struct {
-	env  cli.Environment
-	json bool
-}
-
-func (f *format) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.json, "json", false, "print JSON")
-}
-
-// print shows v as JSON, or lets table write it for people.
-func (f *format) print(v any, table func(w io.Writer)) error {
-	if f.json {
-		var text bytes.Buffer
-		e := json.NewEncoder(&text)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		if err := e.Encode(v); err != nil {
-			return err
-		}
-		_, err := f.env.Out.Write(visible(text.Bytes()))
-		return err
-	}
-	w := tabwriter.NewWriter(f.env.Out, 0, 0, 2, ' ', 0)
-	table(w)
-	return w.Flush()
-}
-
-// visible writes what a terminal would act on or hide (control characters beyond ASCII,
-// zero-width and bidirectional ones) as escapes of JSON. Outside strings JSON has none.
-func visible(text []byte) []byte {
-	var out []byte
-	for _, r := range string(text) {
-		if r < 0x80 || unicode.IsPrint(r) {
-			out = utf8.AppendRune(out, r)
-			continue
-		}
-		for _, unit := range utf16.AppendRune(nil, r) {
-			out = fmt.Appendf(out, `\u%04x`, unit)
-		}
-	}
-	return out
-}
-
 // A page is a part of a list.
 type page[T any] struct {
 	Items []T    `json:"items"`
@@ -71,21 +21,21 @@ type page[T any] struct {
 }
 
 // list shows a page, with a line for each item.
-func list[T any](f *format, items []T, next, header string, row func(T) []string) error {
+func list[T any](f *cli.Format, items []T, next, header string, row func(T) []string) error {
 	if items == nil {
 		items = []T{}
 	}
-	return f.print(page[T]{items, next}, func(w io.Writer) {
+	return f.Print(page[T]{items, next}, func(w io.Writer) {
 		fmt.Fprintln(w, strings.ReplaceAll(header, ", ", "\t"))
 		for _, item := range items {
 			cells := row(item)
 			for i := range cells {
-				cells[i] = plain(cells[i])
+				cells[i] = cli.Plain(cells[i])
 			}
 			fmt.Fprintln(w, strings.Join(cells, "\t"))
 		}
 		if next != "" {
-			fmt.Fprintf(w, "more with --after %s\n", plain(next))
+			fmt.Fprintf(w, "more with --after %s\n", cli.Plain(next))
 		}
 	})
 }
@@ -93,19 +43,8 @@ func list[T any](f *format, items []T, next, header string, row func(T) []string
 // fields shows the fields of one thing, as pairs of a name and a value.
 func fields(w io.Writer, pairs ...string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
-		fmt.Fprintf(w, "%s\t%s\n", pairs[i], plain(pairs[i+1]))
+		fmt.Fprintf(w, "%s\t%s\n", pairs[i], cli.Plain(pairs[i+1]))
 	}
-}
-
-// plain is a text that others chose, so that it cannot steer a terminal or break a table.
-func plain(text string) string {
-	switch {
-	case text == "":
-		return "-"
-	case strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0:
-		return strconv.Quote(text)
-	}
-	return text
 }
 
 func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }

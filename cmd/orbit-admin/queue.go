@@ -48,7 +48,7 @@ func changeQueue(c server.QueueChange) func(context.Context, *server.Operator, q
 // newQueueAct returns a command on one queue that shows the queue as it is afterwards.
 func newQueueAct(env cli.Environment, name, short string, act func(context.Context, *server.Operator, queueAct) (orbit.Queue, error)) *cobra.Command {
 	var a queueAct
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	c := &cobra.Command{
 		Use:   name,
 		Short: short,
@@ -58,7 +58,7 @@ func newQueueAct(env cli.Environment, name, short string, act func(context.Conte
 				if err != nil {
 					return err
 				}
-				return out.print(q, func(w io.Writer) { printQueue(w, q) })
+				return out.Print(q, func(w io.Writer) { printQueue(w, q) })
 			})
 		},
 	}
@@ -66,7 +66,7 @@ func newQueueAct(env cli.Environment, name, short string, act func(context.Conte
 	if name != "show" {
 		registerReason(c.Flags(), &a.reason)
 	}
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
@@ -106,7 +106,7 @@ func unfinished(n *uint64) string {
 }
 
 func newQueueList(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var pages pager
 	var place server.Place
 	c := &cobra.Command{
@@ -134,6 +134,6 @@ func newQueueList(env cli.Environment) *cobra.Command {
 	}
 	registerPlace(c.Flags(), &place, false)
 	pages.register(c.Flags(), "`name` of the last queue of the page before")
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }

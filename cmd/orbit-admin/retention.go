@@ -31,7 +31,7 @@ func newRetention(env cli.Environment) *cobra.Command {
 }
 
 func newRetentionRun(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var r server.RetentionRequest
 	c := &cobra.Command{
 		Use:   "run",
@@ -42,12 +42,12 @@ func newRetentionRun(env cli.Environment) *cobra.Command {
 	}
 	cli.DurationVar(c.Flags(), &r.Age, "older-than", 0, fmt.Sprintf("`age` of a task since its end, such as 180d or 4320h; required, at least %s", cli.FormatDuration(server.MinRetention)))
 	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "count only, delete nothing")
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
 func newRetentionStatus(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the last run that deleted something",
@@ -56,7 +56,7 @@ func newRetentionStatus(env cli.Environment) *cobra.Command {
 			return withDatabase(cmd.Context(), env, func(db *sqldb.DB) error { return showLastRun(cmd.Context(), db, &out) })
 		},
 	}
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
@@ -73,7 +73,7 @@ type retained struct {
 	OldestDue string    `json:"oldest_due_for,omitempty"` // how long the first of them could have gone before; absent if nothing was due
 }
 
-func retain(ctx context.Context, env cli.Environment, out *format, r server.RetentionRequest) error {
+func retain(ctx context.Context, env cli.Environment, out *cli.Format, r server.RetentionRequest) error {
 	if r.Age < server.MinRetention {
 		return cli.Usage(fmt.Errorf("--older-than %s: must be at least %s", cli.FormatDuration(r.Age), cli.FormatDuration(server.MinRetention)))
 	}
@@ -88,7 +88,7 @@ func retain(ctx context.Context, env cli.Environment, out *format, r server.Rete
 		if !report.Empty() {
 			done.OldestDue = report.Oldest.Round(time.Second).String()
 		}
-		if printErr := out.print(done, func(w io.Writer) { done.table(w, c.String()) }); err == nil {
+		if printErr := out.Print(done, func(w io.Writer) { done.table(w, c.String()) }); err == nil {
 			err = printErr
 		}
 		return err
@@ -114,7 +114,7 @@ type lastRun struct {
 	Note  string     `json:"note,omitempty"`
 }
 
-func showLastRun(ctx context.Context, db *sqldb.DB, out *format) error {
+func showLastRun(ctx context.Context, db *sqldb.DB, out *cli.Format) error {
 	run, ok, err := server.LastRetention(ctx, db)
 	if err != nil {
 		return err
@@ -123,11 +123,11 @@ func showLastRun(ctx context.Context, db *sqldb.DB, out *format) error {
 	if ok {
 		shown = lastRun{&run.At, run.Actor, run.Note}
 	}
-	return out.print(shown, func(w io.Writer) {
+	return out.Print(shown, func(w io.Writer) {
 		if !ok {
 			fmt.Fprintln(w, "no run has deleted anything yet")
 			return
 		}
-		fmt.Fprintf(w, "%s by %s: %s\n", run.At.Format(time.RFC3339), plain(run.Actor), plain(run.Note))
+		fmt.Fprintf(w, "%s by %s: %s\n", run.At.Format(time.RFC3339), cli.Plain(run.Actor), cli.Plain(run.Note))
 	})
 }

@@ -31,7 +31,7 @@ type settling struct {
 
 // command completes c by what all commands on a task have.
 func (s *settling) command(env cli.Environment, c *cobra.Command) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	c.Args = cli.OneArgument("the id of one task")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		// 0 is no revision: a script whose variable is empty must not lose its guard.
@@ -43,11 +43,11 @@ func (s *settling) command(env cli.Environment, c *cobra.Command) *cobra.Command
 			if err != nil {
 				return err
 			}
-			return out.print(r, r.print)
+			return out.Print(r, r.print)
 		})
 	}
 	c.Flags().Uint64Var(&s.revision, "revision", 0, "act only if the task is still at this `revision` (default the present one)")
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
@@ -71,7 +71,7 @@ func (s *settling) run(ctx context.Context, o *server.Operator, id sqldb.ID) (r 
 func (r *settled) print(w io.Writer) {
 	fmt.Fprintf(w, "\tSTATE\tREVISION\tEFFECT UNCERTAIN\tCANCEL REQUESTED\tUPDATED\n")
 	row := func(when string, t orbit.Task) {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", when, t.State, t.Revision, yes(t.EffectUncertain), plain(maybeAt(t.CancelRequestedAt)), at(t.UpdatedAt))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", when, t.State, t.Revision, yes(t.EffectUncertain), cli.Plain(maybeAt(t.CancelRequestedAt)), at(t.UpdatedAt))
 	}
 	row("before", r.Before)
 	row("after", r.After)

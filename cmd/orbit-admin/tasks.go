@@ -36,13 +36,13 @@ Each queue is asked by an index, also those that have none: with thousands of qu
 takes its time.`
 
 // listOverQueues shows tasks in one state, wherever they lie.
-func listOverQueues(ctx context.Context, out *format, place server.Place, filter server.TaskFilter, limit int) error {
-	return withOperator(ctx, out.env, func(o *server.Operator) error {
+func listOverQueues(ctx context.Context, out *cli.Format, place server.Place, filter server.TaskFilter, limit int) error {
+	return withOperator(ctx, out.Env, func(o *server.Operator) error {
 		found, next, err := o.TasksInState(ctx, place, filter, limit)
 		if err != nil {
 			return err
 		}
-		if out.json {
+		if out.JSON {
 			tasks := []orbit.Task{}
 			for _, q := range found {
 				tasks = append(tasks, q.Task)
@@ -59,7 +59,7 @@ func listOverQueues(ctx context.Context, out *format, place server.Place, filter
 }
 
 func newTaskList(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var pages pager
 	var place server.Place
 	var filter server.TaskFilter
@@ -101,7 +101,7 @@ func newTaskList(env cli.Environment) *cobra.Command {
 	c.Flags().StringVar(&filter.BusinessKey, "business-key", "", "only tasks with this `key`; needs --queue")
 	created.register(c.Flags())
 	pages.register(c.Flags(), "`id` of the last task of the page before")
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
@@ -129,7 +129,7 @@ type shownTask struct {
 }
 
 func newTaskShow(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var payload bool
 	c := &cobra.Command{
 		Use:   "show <task id>",
@@ -144,12 +144,12 @@ func newTaskShow(env cli.Environment) *cobra.Command {
 				if !payload {
 					s.Task = bare(s.Task)
 				}
-				return out.print(s, s.print)
+				return out.Print(s, s.print)
 			})
 		},
 	}
 	c.Flags().BoolVar(&payload, "payload", false, "show payload and result too")
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
@@ -190,7 +190,7 @@ func (s *shownTask) print(w io.Writer) {
 		if by == "" && e.Credential != "" {
 			by = "credential " + e.Credential
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", plain(e.Kind), e.Revision, at(e.At), plain(e.Reason), plain(by), plain(e.Note))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", cli.Plain(e.Kind), e.Revision, at(e.At), cli.Plain(e.Reason), cli.Plain(by), cli.Plain(e.Note))
 	}
 	if s.MoreEvents {
 		fmt.Fprintln(w, "there are later events")

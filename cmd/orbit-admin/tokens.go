@@ -33,7 +33,7 @@ cut off goes on with the same --min; --by is counted anew from the highest. Keys
 are used up stay so, and do not count as the highest.`
 
 func newTokensRaise(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var r server.TokenRaise
 	c := &cobra.Command{
 		Use:   "raise",
@@ -57,14 +57,14 @@ func newTokensRaise(env cli.Environment) *cobra.Command {
 	f.StringVar(&r.Namespace, "namespace", "", "only keys in the namespace with this `name`, present and new; needs --application; default all")
 	f.BoolVar(&r.DryRun, "dry-run", false, "count only, change nothing")
 	f.StringVar(&r.Reason, "reason", "", "`why`, for the audit; required, but for a dry run")
-	out.register(f)
+	out.Register(f)
 	return c
 }
 
 // aLongTime is how often a raise that goes on tells how far it is.
 const aLongTime = 5 * time.Second
 
-func raiseTokens(ctx context.Context, env cli.Environment, out *format, r server.TokenRaise) error {
+func raiseTokens(ctx context.Context, env cli.Environment, out *cli.Format, r server.TokenRaise) error {
 	told := time.Now()
 	r.Progress = func(p server.TokensRaised) {
 		if time.Since(told) >= aLongTime {
@@ -77,7 +77,7 @@ func raiseTokens(ctx context.Context, env cli.Environment, out *format, r server
 		if err != nil && (r.DryRun || done.FloorAfter == 0) {
 			return err // nothing was written
 		}
-		if printErr := out.print(done, func(w io.Writer) { tokensTable(w, done, r.DryRun, err) }); err == nil {
+		if printErr := out.Print(done, func(w io.Writer) { tokensTable(w, done, r.DryRun, err) }); err == nil {
 			err = printErr
 		}
 		return err

@@ -21,7 +21,7 @@ It reads every row, several times: seconds for 100,000 tasks, minutes for millio
 that time the database keeps the snapshot. Not for a busy hour.`
 
 func newVerify(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Look for contradictions in the data",
@@ -30,7 +30,7 @@ func newVerify(env cli.Environment) *cobra.Command {
 			return withDatabase(cmd.Context(), env, func(db *sqldb.DB) error { return verify(cmd.Context(), db, &out) })
 		},
 	}
-	out.register(c.Flags())
+	out.Register(c.Flags())
 	return c
 }
 
@@ -39,17 +39,17 @@ type verified struct {
 	Violations []string `json:"violations"`
 }
 
-func verify(ctx context.Context, db *sqldb.DB, out *format) error {
+func verify(ctx context.Context, db *sqldb.DB, out *cli.Format) error {
 	found, err := server.Verify(ctx, db)
 	if err != nil {
 		return err
 	}
-	err = out.print(verified{append([]string{}, found...)}, func(w io.Writer) {
+	err = out.Print(verified{append([]string{}, found...)}, func(w io.Writer) {
 		if len(found) == 0 {
 			fmt.Fprintln(w, "tasks, attempts, permits and events agree")
 		}
 		for _, line := range found {
-			fmt.Fprintln(w, plain(line))
+			fmt.Fprintln(w, cli.Plain(line))
 		}
 	})
 	if err == nil && len(found) > 0 {

@@ -33,16 +33,16 @@ func openOutbox(ctx context.Context, env cli.Environment) (*sqldb.DB, *outbox.St
 type actor struct {
 	env cli.Environment
 	act outbox.Act
-	out format
+	out cli.Format
 }
 
-func newActor(env cli.Environment) *actor { return &actor{env: env, out: format{env: env}} }
+func newActor(env cli.Environment) *actor { return &actor{env: env, out: cli.Format{Env: env}} }
 
 func (a *actor) register(flags *pflag.FlagSet) {
 	flags.StringVar(&a.act.Operator, "operator", "", "`who` does it, for the audit (default $USER)")
 	flags.StringVar(&a.act.Reason, "reason", "", "`why`, for the audit; required")
 	flags.BoolVar(&a.act.DryRun, "dry-run", false, "say what would be done, and change nothing")
-	a.out.register(flags)
+	a.out.Register(flags)
 }
 
 // check completes the operator and refuses an act without a name or a reason.
@@ -72,7 +72,7 @@ type did struct {
 
 func (a *actor) report(d did, words string) error {
 	d.DryRun = a.act.DryRun
-	return a.out.print(d, func(w io.Writer) {
+	return a.out.Print(d, func(w io.Writer) {
 		prefix := ""
 		if d.DryRun {
 			prefix = "dry run: "

@@ -16,7 +16,7 @@ import (
 func newCheck(env cli.Environment) *cobra.Command {
 	var s settings
 	var l listeners
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check flags, environment, database and task server, all at once",
@@ -28,11 +28,11 @@ row and leads no shard.`,
 	}
 	s.register(cmd.Flags())
 	l.register(cmd.Flags())
-	out.register(cmd.Flags())
+	out.Register(cmd.Flags())
 	return cmd
 }
 
-func checkAll(ctx context.Context, env cli.Environment, s *settings, l *listeners, out *format) error {
+func checkAll(ctx context.Context, env cli.Environment, s *settings, l *listeners, out *cli.Format) error {
 	var mistakes []error
 	note := func(err error) {
 		if err != nil {
@@ -63,7 +63,7 @@ func checkAll(ctx context.Context, env cli.Environment, s *settings, l *listener
 	}
 	target.Client.CloseIdleConnections()
 	e.Checks = append(e.Checks, server)
-	if err := out.print(e, e.print); err != nil {
+	if err := out.Print(e, e.print); err != nil {
 		return err
 	}
 	if err := e.verdict(); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 func newDoctor(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine the business database for what an outbox rests on",
@@ -22,7 +22,7 @@ is ok, deserves a look (warn) or breaks a promise (fail). It changes nothing and
 database only. Exit code 1 means that something fails.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), env, &out) },
 	}
-	out.register(cmd.Flags())
+	out.Register(cmd.Flags())
 	return cmd
 }
 
@@ -39,7 +39,7 @@ type check struct {
 
 func (e *examined) print(w io.Writer) {
 	for _, c := range e.Checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Level, c.Name, plain(c.Detail))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Level, c.Name, cli.Plain(c.Detail))
 	}
 }
 
@@ -57,7 +57,7 @@ func (e *examined) verdict() error {
 	return nil
 }
 
-func examine(ctx context.Context, env cli.Environment, out *format) error {
+func examine(ctx context.Context, env cli.Environment, out *cli.Format) error {
 	db, store, err := openOutbox(ctx, env)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func examine(ctx context.Context, env cli.Environment, out *format) error {
 	for _, c := range checks {
 		e.Checks = append(e.Checks, check{Name: c.Name, Level: string(c.Grade), Detail: c.Detail})
 	}
-	if err := out.print(e, e.print); err != nil {
+	if err := out.Print(e, e.print); err != nil {
 		return err
 	}
 	return e.verdict()

@@ -16,7 +16,7 @@ import (
 // A lister lists rows.
 type lister struct {
 	env    cli.Environment
-	out    format
+	out    cli.Format
 	states []string
 	filter outbox.Filter
 	limit  int
@@ -24,7 +24,7 @@ type lister struct {
 }
 
 func newList(env cli.Environment) *cobra.Command {
-	l := &lister{env: env, out: format{env: env}}
+	l := &lister{env: env, out: cli.Format{Env: env}}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List rows that are not delivered",
@@ -40,7 +40,7 @@ that are not DELIVERED. It finds them by the index of their state.`,
 	f.BoolVar(&l.filter.Unknown, "unknown", false, "only rows of which a send ended unknown")
 	f.IntVar(&l.limit, "limit", 50, "most `rows`, 1 to 1000")
 	f.Int64Var(&l.after, "after", 0, "only rows after this `number`")
-	l.out.register(f)
+	l.out.Register(f)
 	return cmd
 }
 
@@ -67,7 +67,7 @@ func (l *lister) run(ctx context.Context) error {
 	if len(rows) == l.limit && l.filter.Key == "" {
 		list.Next = rows[len(rows)-1].Seq
 	}
-	return l.out.print(list, func(w io.Writer) { list.print(w) })
+	return l.out.Print(list, func(w io.Writer) { list.print(w) })
 }
 
 func (l *lister) readStates() error {
@@ -99,8 +99,8 @@ func (l *listed) print(w io.Writer) {
 		if r.DueAt != nil {
 			due = at(*r.DueAt)
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", r.Row, r.State, plain(r.Target), plain(r.Key), r.Sends,
-			plain(r.Last.words()), yes(r.Unknown), at(r.CreatedAt), plain(due))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", r.Row, r.State, cli.Plain(r.Target), cli.Plain(r.Key), r.Sends,
+			cli.Plain(r.Last.words()), yes(r.Unknown), at(r.CreatedAt), cli.Plain(due))
 	}
 	if l.Next != 0 {
 		fmt.Fprintf(w, "more with --after %d\n", l.Next)

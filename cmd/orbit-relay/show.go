@@ -13,7 +13,7 @@ import (
 )
 
 func newShow(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	var request bool
 	cmd := &cobra.Command{
 		Use:   "show ROW",
@@ -25,7 +25,7 @@ func newShow(env cli.Environment) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return showRow(cmd.Context(), env, &out, args, request) },
 	}
 	cmd.Flags().BoolVar(&request, "request", false, "print the request too")
-	out.register(cmd.Flags())
+	out.Register(cmd.Flags())
 	return cmd
 }
 
@@ -57,7 +57,7 @@ type entry struct {
 	Last     answer    `json:"last"`
 }
 
-func showRow(ctx context.Context, env cli.Environment, out *format, args []string, request bool) error {
+func showRow(ctx context.Context, env cli.Environment, out *cli.Format, args []string, request bool) error {
 	seqs, err := parseSeqs(args)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func showRow(ctx context.Context, env cli.Environment, out *format, args []strin
 	if request {
 		h.Request = string(found.Row.Request)
 	}
-	return out.print(h, func(w io.Writer) { h.print(w) })
+	return out.Print(h, func(w io.Writer) { h.print(w) })
 }
 
 func describeHistory(found *outbox.History) history {
@@ -109,12 +109,12 @@ func (h *history) print(w io.Writer) {
 		"last", h.Last.words(), "message", h.Last.Message, "answered digest", h.Last.Digest, "request id", h.Last.RequestID,
 		"task", h.TaskID, "accepted", pointed(h.AcceptedAt))
 	for _, a := range h.Attempts {
-		fmt.Fprintf(w, "answer %d\t%s\t%s\t%s\t%s\n", a.Send, at(a.At), a.words(), plain(a.Message), plain(a.RequestID))
+		fmt.Fprintf(w, "answer %d\t%s\t%s\t%s\t%s\n", a.Send, at(a.At), a.words(), cli.Plain(a.Message), cli.Plain(a.RequestID))
 	}
 	for _, e := range h.Entries {
-		fmt.Fprintf(w, "%s\t%s\t%s to %s\tby %s: %s\n", e.Action, at(e.At), e.Before, e.After, plain(e.Operator), plain(e.Reason))
+		fmt.Fprintf(w, "%s\t%s\t%s to %s\tby %s: %s\n", e.Action, at(e.At), e.Before, e.After, cli.Plain(e.Operator), cli.Plain(e.Reason))
 	}
 	if h.Request != "" {
-		fmt.Fprintf(w, "request\t%s\n", plain(h.Request))
+		fmt.Fprintf(w, "request\t%s\n", cli.Plain(h.Request))
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func newStatus(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how the outbox stands",
@@ -24,7 +24,7 @@ shard, which lanes have rows to be sent, and the last answer of the first due ro
 each. It needs the database only. It reads an index entry for each row.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return showStatus(cmd.Context(), env, &out) },
 	}
-	out.register(cmd.Flags())
+	out.Register(cmd.Flags())
 	return cmd
 }
 
@@ -80,7 +80,7 @@ type holdReport struct {
 	Reason   string `json:"reason"`
 }
 
-func showStatus(ctx context.Context, env cli.Environment, out *format) error {
+func showStatus(ctx context.Context, env cli.Environment, out *cli.Format) error {
 	db, store, err := openOutbox(ctx, env)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func showStatus(ctx context.Context, env cli.Environment, out *format) error {
 	if err != nil {
 		return err
 	}
-	return out.print(r, r.print)
+	return out.Print(r, r.print)
 }
 
 func readReport(ctx context.Context, store *outbox.Store) (report, error) {
@@ -183,9 +183,9 @@ func lastError(ctx context.Context, store *outbox.Store, shard int, lane int64) 
 }
 
 func (r *report) print(w io.Writer) {
-	fmt.Fprintln(w, plain(r.Verdict))
+	fmt.Fprintln(w, cli.Plain(r.Verdict))
 	for _, f := range r.Findings[min(1, len(r.Findings)):] {
-		fmt.Fprintf(w, "also %s: %s\n", f.Trouble, plain(f.Detail))
+		fmt.Fprintf(w, "also %s: %s\n", f.Trouble, cli.Plain(f.Detail))
 	}
 	for s := outbox.Pending; s <= outbox.Discarded; s++ {
 		fmt.Fprintf(w, "%v\t%d\n", s, r.Rows[s.String()])
@@ -197,23 +197,23 @@ func (r *report) print(w io.Writer) {
 		if s.Leader != "" {
 			leader = fmt.Sprintf("%s, lease ends in %s", s.Leader, seconds(s.LeaseLeftSeconds))
 		}
-		fmt.Fprintf(w, "shard %d led by\t%s (epoch %d)\n", s.Shard, plain(leader), s.Epoch)
+		fmt.Fprintf(w, "shard %d led by\t%s (epoch %d)\n", s.Shard, cli.Plain(leader), s.Epoch)
 	}
 	for _, t := range r.Targets {
-		fmt.Fprintf(w, "shard %d finds target %s\t%s, %d accepted, %d a minute\t%s\n", t.Shard, t.Target, t.State, t.Accepted, t.PerMinute, plain(t.LastError))
+		fmt.Fprintf(w, "shard %d finds target %s\t%s, %d accepted, %d a minute\t%s\n", t.Shard, t.Target, t.State, t.Accepted, t.PerMinute, cli.Plain(t.LastError))
 	}
 	for _, l := range r.Lanes {
 		due := "due for " + seconds(l.DueSeconds)
 		if l.DueSeconds < 0 {
 			due = "due in " + seconds(-l.DueSeconds)
 		}
-		fmt.Fprintf(w, "target %s queue %s\t%s\t%s\n", l.Target, l.QueueID, due, plain(l.LastError))
+		fmt.Fprintf(w, "target %s queue %s\t%s\t%s\n", l.Target, l.QueueID, due, cli.Plain(l.LastError))
 	}
 	if r.MoreLanes {
 		fmt.Fprintln(w, "and other lanes")
 	}
 	for _, h := range r.Holds {
-		fmt.Fprintf(w, "held: target %q queue %q\tby %s: %s\n", h.Target, h.QueueID, plain(h.Operator), plain(h.Reason))
+		fmt.Fprintf(w, "held: target %q queue %q\tby %s: %s\n", h.Target, h.QueueID, cli.Plain(h.Operator), cli.Plain(h.Reason))
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func newVerify(env cli.Environment) *cobra.Command {
-	out := format{env: env}
+	out := cli.Format{Env: env}
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Hold every row against all that must be true of it",
@@ -21,7 +21,7 @@ or key that was changed, a state that does not fit the answer, a lease without a
 It changes nothing and may run beside relays. Exit code 1 means that there is a fault.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return verify(cmd.Context(), env, &out) },
 	}
-	out.register(cmd.Flags())
+	out.Register(cmd.Flags())
 	return cmd
 }
 
@@ -37,7 +37,7 @@ type fault struct {
 	Rule string `json:"rule"`
 }
 
-func verify(ctx context.Context, env cli.Environment, out *format) error {
+func verify(ctx context.Context, env cli.Environment, out *cli.Format) error {
 	db, store, err := openOutbox(ctx, env)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func verify(ctx context.Context, env cli.Environment, out *format) error {
 			break
 		}
 	}
-	err = out.print(found, func(w io.Writer) {
+	err = out.Print(found, func(w io.Writer) {
 		for _, f := range found.Faults {
 			fmt.Fprintf(w, "row %d\t%s\n", f.Row, f.Rule)
 		}
