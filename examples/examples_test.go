@@ -170,11 +170,7 @@ func tooFewPermissions(t *testing.T, programs binaries, i *installation) {
 // no more than what README.md exports (CLI-007).
 func shell(t *testing.T, i *installation) {
 	if _, err := exec.LookPath("curl"); err != nil {
-		const missing = "curl is not installed: the shell commands of README.md cannot be run"
-		if os.Getenv("CI") != "" || os.Getenv("ORBIT_TEST_ALL_ENGINES") == "1" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
+		dbtest.Missing(t, "curl is not installed: the shell commands of README.md cannot be run")
 	}
 	exports, commands := shellBlocks(t)
 	exports = strings.NewReplacer("http://127.0.0.1:8080", i.url, "/tmp/orbit.json", i.credentials("full")).Replace(exports)

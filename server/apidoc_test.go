@@ -154,13 +154,9 @@ func TestTheDocumentedCommandsSuitZsh(t *testing.T) {
 func needPrograms(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if _, err := exec.LookPath(name); err == nil {
-			continue
+		if _, err := exec.LookPath(name); err != nil {
+			dbtest.Missing(t, "%s is not installed: the commands of docs/api.md are not tested", name)
 		}
-		if os.Getenv("CI") != "" || os.Getenv("ORBIT_TEST_ALL_ENGINES") == "1" {
-			t.Fatalf("%s is not installed, so the commands of docs/api.md are not tested", name)
-		}
-		t.Skipf("%s is not installed: the commands of docs/api.md are not tested", name)
 	}
 }
 

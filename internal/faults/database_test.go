@@ -187,7 +187,7 @@ func libfaketime(t *testing.T) string {
 			return found[0]
 		}
 	}
-	t.Skip("skipped: the clock of a database is set by libfaketime, which is not there (scripts/libfaketime.sh installs it on Debian and Ubuntu)")
+	dbtest.Missing(t, "the clock of a database is set by libfaketime, which is not there (scripts/libfaketime.sh installs it on Debian and Ubuntu)")
 	return ""
 }
 
