@@ -32,7 +32,7 @@ func Borrow(t testing.TB, engine string, sets ...migrations.Set) *DB {
 	if engine == SQLite {
 		return Open(t, engine, sets...)
 	}
-	dsn := server(t, engine)
+	dsn := NeedServer(t, engine)
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		t.Fatal("the test server's DSN is malformed")

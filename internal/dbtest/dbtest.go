@@ -80,8 +80,9 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// server returns the DSN of the engine's test server.
-func server(t testing.TB, engine string) string {
+// NeedServer returns the DSN of the engine's test server. Without one it skips the test, or
+// fails it with ORBIT_TEST_ALL_ENGINES=1.
+func NeedServer(t testing.TB, engine string) string {
 	t.Helper()
 	variable := map[string]string{MySQL: "ORBIT_TEST_MYSQL_DSN", MariaDB: "ORBIT_TEST_MARIADB_DSN"}[engine]
 	dsn := os.Getenv(variable)

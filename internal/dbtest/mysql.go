@@ -29,7 +29,7 @@ var mysqlTemplates templates[script]
 // address.
 func newMySQL(t testing.TB, engine string, sets []migrations.Set) string {
 	t.Helper()
-	dsn := server(t, engine)
+	dsn := NeedServer(t, engine)
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		t.Fatal("the test server's DSN is malformed")

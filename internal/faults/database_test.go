@@ -55,10 +55,7 @@ func onOwnServers(t *testing.T, clock bool, f func(s *scene, d *database)) {
 func startDatabase(t *testing.T, engine string, clock bool) *database {
 	t.Helper()
 	d := &database{T: t, engine: engine, secret: rand.Text()}
-	variable := map[string]string{dbtest.MySQL: "ORBIT_TEST_MYSQL_DSN", dbtest.MariaDB: "ORBIT_TEST_MARIADB_DSN"}[engine]
-	if os.Getenv(variable) == "" && os.Getenv("ORBIT_TEST_ALL_ENGINES") != "1" {
-		t.Skipf("skipped on %s: %s names no server (make test sets one up)", engine, variable)
-	}
+	dbtest.NeedServer(t, engine)
 	var err error
 	if d.dir, err = os.MkdirTemp("/dev/shm", "orbit-faults-"); err != nil {
 		d.dir = t.TempDir()
