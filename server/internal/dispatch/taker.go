@@ -84,7 +84,8 @@ const (
 	LaneEmpty   LaneEnd = iota // nothing claimable is left, as far as can be seen
 	LaneMore                   // there may be more: takers, the batch or its application's part of it are full
 	LaneSkipped                // others hold what is left: look again soon
-	LaneFull                   // the limit of its queue or application is reached
+	LaneFull                   // the limit of its queue is reached
+	LaneAppFull                // the limit of its application is reached
 	LaneClosed                 // paused, stopped or disabled: it opens by somebody's decision
 )
 

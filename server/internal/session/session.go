@@ -39,6 +39,7 @@ type session struct {
 	ws        *websocket.Conn
 	queue     *sendQueue
 	budget    *budget
+	credits   pace // of words about credit
 
 	// Set by hello, before anybody else sees the session.
 	process     sqldb.ID
@@ -58,7 +59,7 @@ type session struct {
 }
 
 func newSession(h *Hub, p auth.Principal) *session {
-	return &session{hub: h, principal: p, queue: newSendQueue(), budget: newBudget(inFlight), ended: make(chan struct{})}
+	return &session{hub: h, principal: p, queue: newSendQueue(), budget: newBudget(inFlight), credits: pace{rate: creditRate, most: creditRate}, ended: make(chan struct{})}
 }
 
 func (s *session) key() processKey { return processKey{s.principal.Namespace, s.process} }
