@@ -215,7 +215,7 @@ func (c *claim) openGates(ctx context.Context) error {
 		case l.gate == nil || !l.gate.open:
 			l.stop(LaneClosed)
 		case l.gate.full():
-			l.stop(LaneFull)
+			l.stop(l.gate.why())
 		}
 	}
 	return nil
@@ -289,6 +289,7 @@ func (c *claim) stopExamined() {
 // judged.
 func (c *claim) read(ctx context.Context, lanes []int64) ([]*candidate, error) {
 	share := make(map[int64]int, len(lanes))
+	counted := len(c.examined) == 0 && len(lanes) > 1 // by shareOut: the rows were there
 	if len(c.examined) == 0 {
 		var err error
 		if share, err = c.shareOut(ctx, lanes); err != nil {
@@ -316,7 +317,7 @@ func (c *claim) read(ctx context.Context, lanes []int64) ([]*candidate, error) {
 		}
 		l.advance(list, n)
 		// Where rows were seen and not got, somebody else has them, perhaps only for now.
-		l.skipped = l.skipped || len(lanes) > 1 && len(list) < n
+		l.skipped = l.skipped || counted && len(list) < n
 		all = append(all, list...)
 	}
 	return c.inTurn(all), nil
