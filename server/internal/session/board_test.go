@@ -1,6 +1,7 @@
 package session
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -12,11 +13,13 @@ var boardLane = dispatch.Lane{Queue: sqldb.ID{1}, Handler: "h", Version: "v"}
 
 func onBoard(b *board, capacity int, lanes ...dispatch.Lane) *session {
 	s := &session{queue: newSendQueue(), capacity: capacity, process: sqldb.NewID()}
-	key := ""
+	var key strings.Builder
 	for _, l := range lanes {
-		key += string(l.Queue[:]) + l.Handler
+		key.WriteString(string(l.Queue[:]) + l.Handler)
 	}
-	b.join(s, key, lanes, map[sqldb.ID]held{})
+	if err := b.join(s, key.String(), lanes, map[sqldb.ID]held{}); err != nil {
+		panic(err)
+	}
 	return s
 }
 

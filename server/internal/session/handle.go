@@ -281,7 +281,9 @@ func (s *session) track(ref dispatch.Ref, refusal *dispatch.Refusal, lease time.
 }
 
 func (s *session) hold(ref dispatch.Ref, lease time.Duration) {
-	s.hub.board.change(s, func(p *place) { p.held[ref.Attempt] = held{ref.Epoch, time.Now().Add(lease), p.held[ref.Attempt].queue} })
+	s.hub.board.change(s, func(p *place) {
+		p.held[ref.Attempt] = held{ref.Epoch, time.Now().Add(lease), p.held[ref.Attempt].queue}
+	})
 }
 
 // drop notes that the process does not hold an attempt any more. What is said of another

@@ -135,8 +135,8 @@ func (b *board) findTaker(s *seat) bool {
 		return false
 	}
 	defer func() {
-		b.looks += asked
-		b.sweepPace.use(asked - 1)
+		b.looks += max(1, asked)
+		b.sweepPace.use(max(0, asked-1))
 	}()
 	if c.hint != nil && try(c.hint) {
 		return true
