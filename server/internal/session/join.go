@@ -8,11 +8,9 @@ import (
 	"github.com/orbitkit/orbit/server/internal/dispatch"
 )
 
-// Bounds of the lanes on a board: every class counts all of its own. A lane takes about
-// 200 bytes.
-const (
-	defaultLanes = 200_000
-)
+// defaultLanes bounds the lanes on a board: every class counts all of its own. One takes
+// about 200 bytes.
+const defaultLanes = 200_000
 
 // Why a registration has no room on a node.
 var (
