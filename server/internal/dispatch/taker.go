@@ -69,6 +69,8 @@ type Grant struct {
 	RetryOf         sqldb.ID // zero for none
 	OperationRoot   sqldb.ID
 	Traceparent     string
+
+	Hint Hint // for what is said of the attempt later
 }
 
 // Lane returns where the task was found.

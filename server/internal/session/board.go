@@ -81,7 +81,8 @@ type place struct {
 // A held attempt counts towards the capacity of its process.
 type held struct {
 	epoch int64
-	until time.Time // about the end of its lease
+	until time.Time     // about the end of its lease
+	hint  dispatch.Hint // of an attempt that was given away here
 }
 
 func newBoard() *board {
@@ -358,7 +359,7 @@ func (b *board) give(s *session, a assignment, until time.Time) bool {
 	p.credit--
 	p.limits.use(lane)
 	p.flights = append(p.flights, flight{attempt: a.grant.Attempt, lane: lane})
-	p.held[a.grant.Attempt] = held{a.grant.Epoch, until}
+	p.held[a.grant.Attempt] = held{a.grant.Epoch, until, a.grant.Hint}
 	s.queue.assign(a)
 	b.update(s)
 	return true

@@ -56,7 +56,7 @@ func (s *session) hello(ctx context.Context) error {
 	s.say(wire.TypeHelloOK, frame.ID, s.helloOK(known))
 	holds := make(map[sqldb.ID]held, len(known))
 	for _, one := range known {
-		holds[one.attempt] = held{one.epoch, time.Now().Add(one.left)}
+		holds[one.attempt] = held{epoch: one.epoch, until: time.Now().Add(one.left)}
 	}
 	key := s.principal.Namespace.String() + s.classKey(r)
 	s.hub.board.join(s, key, r.lanes(), holds)
