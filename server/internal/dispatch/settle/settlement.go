@@ -69,19 +69,22 @@ func OpenAttempts(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, ids []s
 }
 
 // OpenToStart locks attempts with their tasks, but no resource key and no quota: attempts
-// can only be started in it. Its errors are those of OpenAttempts.
-func OpenToStart(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID, hints Hints) (*Settlement, error) {
+// can only be started in it. Clock reads the database's clock, and with it what else the
+// caller reads under the locks. Its errors are those of OpenAttempts.
+func OpenToStart(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID, hints Hints, clock func() (int64, error)) (*Settlement, error) {
 	above, hints, err := ownersOf(ctx, tx, ids, hints)
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(ctx, tx, above.tasks, nil, ids)
-	if s != nil {
-		s.keyless = true
-	}
+	s, err := lock(ctx, tx, above.tasks, nil, ids)
 	if err == nil {
 		err = hints.verify(s)
 	}
+	if err != nil {
+		return nil, err
+	}
+	s.keyless = true
+	s.Now, err = clock()
 	return s, err
 }
 
@@ -166,6 +169,17 @@ func openToEnd(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, above owne
 }
 
 func open(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID, digests []Digest, attempts []sqldb.ID) (*Settlement, error) {
+	s, err := lock(ctx, tx, tasks, digests, attempts)
+	if err != nil {
+		return nil, err
+	}
+	// Only now: locks may have been waited for, and leases have passed meanwhile.
+	s.Now, err = tx.Now(ctx)
+	return s, err
+}
+
+// lock is open without the time.
+func lock(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID, digests []Digest, attempts []sqldb.ID) (*Settlement, error) {
 	s := &Settlement{tx: tx}
 	var err error
 	if s.keys, err = LockKeys(ctx, tx, digests, tx.Dialect().ForUpdate); err != nil {
@@ -182,9 +196,7 @@ func open(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID, digests []Digest,
 	if s.attempts, err = LockAttempts(ctx, tx, attempts); err != nil {
 		return nil, err
 	}
-	// Only now: locks may have been waited for, and leases have passed meanwhile.
-	s.Now, err = tx.Now(ctx)
-	return s, err
+	return s, nil
 }
 
 // Attempt returns a locked attempt, or nil.
