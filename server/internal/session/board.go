@@ -119,8 +119,9 @@ type place struct {
 // A held attempt counts towards the capacity of its process.
 type held struct {
 	epoch int64
-	until time.Time // about the end of its lease
-	queue sqldb.ID  // zero if it is not known here
+	until time.Time     // about the end of its lease
+	queue sqldb.ID      // zero if it is not known here
+	hint  dispatch.Hint // of an attempt that was given away here
 }
 
 func newBoard() *board {
@@ -290,7 +291,7 @@ func (b *board) give(s *session, a assignment, until time.Time) bool {
 	p.credit--
 	p.limits.use(lane)
 	p.flights = append(p.flights, flight{attempt: a.grant.Attempt, lane: lane})
-	p.held[a.grant.Attempt] = held{a.grant.Epoch, until, a.grant.Queue}
+	p.held[a.grant.Attempt] = held{a.grant.Epoch, until, a.grant.Queue, a.grant.Hint}
 	s.queue.assign(a)
 	b.update(s)
 	return true

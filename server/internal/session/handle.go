@@ -52,7 +52,16 @@ func (s *session) readRef(frame wire.Envelope, attempt string, epoch uint64) (di
 	if rule != nil {
 		return dispatch.Ref{}, broken(frame, rule)
 	}
-	return s.ref(id, int64(epoch)), nil
+	ref := s.ref(id, int64(epoch))
+	ref.Hint = s.hint(id)
+	return ref, nil
+}
+
+// hint returns what is remembered of an attempt that the process was given here.
+func (s *session) hint(attempt sqldb.ID) dispatch.Hint {
+	s.hub.board.mu.Lock()
+	defer s.hub.board.mu.Unlock()
+	return s.place.held[attempt].hint
 }
 
 // parseRef reads the two members that name an attempt.
@@ -282,7 +291,7 @@ func (s *session) track(ref dispatch.Ref, refusal *dispatch.Refusal, lease time.
 
 func (s *session) hold(ref dispatch.Ref, lease time.Duration) {
 	s.hub.board.change(s, func(p *place) {
-		p.held[ref.Attempt] = held{ref.Epoch, time.Now().Add(lease), p.held[ref.Attempt].queue}
+		p.held[ref.Attempt] = held{ref.Epoch, time.Now().Add(lease), p.held[ref.Attempt].queue, ref.Hint}
 	})
 }
 

@@ -55,7 +55,7 @@ func (s *session) hello(ctx context.Context) error {
 	}
 	holds := make(map[sqldb.ID]held, len(known))
 	for _, one := range known {
-		holds[one.attempt] = held{one.epoch, time.Now().Add(one.left), one.queue}
+		holds[one.attempt] = held{epoch: one.epoch, until: time.Now().Add(one.left), queue: one.queue}
 	}
 	key := s.principal.Namespace.String() + s.classKey(r)
 	if err := s.hub.board.join(s, key, r.lanes(), holds); err != nil {

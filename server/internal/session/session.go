@@ -37,6 +37,7 @@ type session struct {
 	hub       *Hub
 	principal auth.Principal
 	ws        *websocket.Conn
+	out       *wire.GatherConn // below ws
 	queue     *sendQueue
 	budget    *budget
 	credits   pace // of words about credit
@@ -262,8 +263,17 @@ func (s *session) pingPause() time.Duration {
 	return p*3/4 + rand.N(p/4+1)
 }
 
-// flush writes what waits.
+// flush writes what waits, many frames by one system call.
 func (s *session) flush() error {
+	s.out.Hold()
+	err := s.writeWaiting()
+	if late := s.out.Flush(time.Now().Add(s.hub.cfg.WriteTimeout)); err == nil {
+		err = late
+	}
+	return err
+}
+
+func (s *session) writeWaiting() error {
 	for {
 		frame, a, ok := s.queue.next()
 		switch {
