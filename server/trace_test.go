@@ -249,6 +249,22 @@ func TestWhatIsNotSampledStaysSo(t *testing.T) {
 	}
 }
 
+// A submit that is refused for what its sender did is no error of the server's.
+func TestARefusedSubmitIsNoErrorOfTheServer(t *testing.T) {
+	db := dbtest.Open(t, dbtest.SQLite, migrations.Server)
+	w := startTracing(t, db, func(*tracing) api.TracerProvider { return nil })
+	if _, err := w.client.SubmitTask(t.Context(), "k", w.request("first")); err != nil {
+		t.Fatal(err)
+	}
+	var refused *orbit.APIError
+	if _, err := w.client.SubmitTask(t.Context(), "k", w.request("second")); !errors.As(err, &refused) || refused.Status != http.StatusConflict {
+		t.Fatalf("submit = %v, want a conflict", err)
+	}
+	if root := w.await(t, "POST /v1/tasks", refused.Code); root.Status.Code != codes.Unset {
+		t.Errorf("status of the span is %v, want it unset", root.Status)
+	}
+}
+
 // Lines of the log name the trace that they belong to.
 func TestLinesOfTheLogNameTheirTrace(t *testing.T) {
 	db := dbtest.Open(t, dbtest.SQLite, migrations.Server)

@@ -53,6 +53,7 @@ type Attempt struct {
 // the capacity of events wait is closed. Close must be called at the end.
 type Conn struct {
 	ws           *websocket.Conn
+	out          *wire.GatherConn // the TCP connection below ws
 	registration Registration
 	session      Session
 	maxFrame     int
@@ -92,11 +93,11 @@ func Dial(ctx context.Context, url, token string, r Registration, n Network, hel
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.HandshakeTimeout)
 	defer cancel()
-	ws, err := n.open(ctx, target, token)
+	ws, out, err := n.open(ctx, target, token)
 	if ws == nil {
 		return nil, err
 	}
-	c := newConn(ws, r, n)
+	c := newConn(ws, out, r, n)
 	if err == nil {
 		err = c.register(ctx, held)
 	}
@@ -109,11 +110,11 @@ func Dial(ctx context.Context, url, token string, r Registration, n Network, hel
 	return c, nil
 }
 
-func newConn(ws *websocket.Conn, r Registration, n Network) *Conn {
+func newConn(ws *websocket.Conn, out *wire.GatherConn, r Registration, n Network) *Conn {
 	const spare = 16 // for cancels and the like, beside the assignments
 	ws.SetReadLimit(wire.MaxFrame)
 	return &Conn{
-		ws: ws, registration: r, writeTimeout: n.WriteTimeout, maxFrame: wire.MaxFrame,
+		ws: ws, out: out, registration: r, writeTimeout: n.WriteTimeout, maxFrame: wire.MaxFrame,
 		urgent: make(chan []byte), normal: make(chan []byte),
 		events: make(chan Event, 2*r.Capacity+spare),
 		opened: time.Now(), pending: make(map[string]question),

@@ -112,11 +112,8 @@ func (w *Worker) give(ctx context.Context, c *Conn) error {
 	slots, more := w.credit()
 	limits, seen := w.limits(slots), w.seen
 	w.mu.Unlock()
-	switch {
-	case !more:
+	if !more {
 		return nil
-	case len(limits) == 0:
-		return c.Credit(ctx, slots)
 	}
 	return c.CreditWithin(ctx, slots, seen, limits)
 }

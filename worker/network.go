@@ -105,35 +105,38 @@ func checkToken(token string) error {
 }
 
 // open makes a WebSocket connection that speaks our subprotocol. The end of ctx
-// interrupts it at once.
-func (n Network) open(ctx context.Context, target, token string) (*websocket.Conn, error) {
+// interrupts it at once. It returns the TCP connection below, too.
+func (n Network) open(ctx context.Context, target, token string) (*websocket.Conn, *wire.GatherConn, error) {
 	stop := func() bool { return true }
+	var out *wire.GatherConn
 	dialer := websocket.Dialer{
 		Proxy:           n.Proxy,
 		TLSClientConfig: n.tls(),
 		Subprotocols:    []string{wire.Protocol},
 		NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := n.DialContext(ctx, network, address)
-			if err == nil {
-				stop = context.AfterFunc(ctx, func() { conn.Close() })
+			if err != nil {
+				return nil, err
 			}
-			return conn, err
+			out = wire.Gather(conn)
+			stop = context.AfterFunc(ctx, func() { conn.Close() })
+			return out, nil
 		},
 	}
 	ws, answer, err := dialer.DialContext(ctx, target, http.Header{"Authorization": {"Bearer " + token}})
 	interrupted := !stop()
 	switch {
 	case err == nil && !interrupted:
-		return ws, checkUpgrade(ws, answer)
+		return ws, out, checkUpgrade(ws, answer)
 	case err == nil:
 		ws.Close()
-		return nil, fmt.Errorf("worker: connect: %w", context.Cause(ctx))
+		return nil, nil, fmt.Errorf("worker: connect: %w", context.Cause(ctx))
 	case errors.Is(err, websocket.ErrBadHandshake) && answer != nil && answer.StatusCode != http.StatusSwitchingProtocols:
-		return nil, newHandshakeError(answer, time.Now())
+		return nil, nil, newHandshakeError(answer, time.Now())
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("worker: connect: %w", context.Cause(ctx))
+		return nil, nil, fmt.Errorf("worker: connect: %w", context.Cause(ctx))
 	}
-	return nil, fmt.Errorf("worker: connect: %w", err)
+	return nil, nil, fmt.Errorf("worker: connect: %w", err)
 }
 
 func (n Network) tls() *tls.Config {

@@ -51,8 +51,8 @@ func TestHelloDeclaresTheWholeRegistration(t *testing.T) {
 	if fmt.Sprint(hello.Handlers) != fmt.Sprint(want) || fmt.Sprint(hello.Queues) != fmt.Sprint([]string{queueID}) {
 		t.Errorf("hello = %+v", hello)
 	}
-	if credit := read[wire.Credit](t, v.expectCredit()); credit.Slots != 3 {
-		t.Errorf("credit = %d, want the capacity", credit.Slots)
+	if credit := read[wire.Credit](t, v.expectCredit()); credit.Slots != 3 || credit.Seen == nil || *credit.Seen != 0 {
+		t.Errorf("credit = %+v, want the capacity, and that nothing was seen", credit)
 	}
 	h.stop()
 	v.drained()

@@ -19,7 +19,7 @@ func (c *Conn) write() {
 		var err error
 		select {
 		case frame := <-c.urgent:
-			err = c.writeFrame(frame)
+			err = c.writeBatch(frame)
 		case <-c.done:
 			return
 		default:
@@ -36,12 +36,44 @@ func (c *Conn) write() {
 func (c *Conn) writeNext(alarm <-chan time.Time) error {
 	select {
 	case frame := <-c.urgent:
-		return c.writeFrame(frame)
+		return c.writeBatch(frame)
 	case frame := <-c.normal:
-		return c.writeFrame(frame)
+		return c.writeBatch(frame)
 	case <-alarm:
 		return c.knock(c.ping)
 	case <-c.done:
+		return nil
+	}
+}
+
+// writeBatch writes a frame and those that wait already, by one system call if they are
+// small.
+func (c *Conn) writeBatch(frame []byte) error {
+	c.out.Hold()
+	err := c.writeFrame(frame)
+	for err == nil {
+		if frame = c.waiting(); frame == nil {
+			break
+		}
+		err = c.writeFrame(frame)
+	}
+	if late := c.out.Flush(time.Now().Add(c.writeTimeout)); err == nil && late != nil {
+		err = fmt.Errorf("write: %w", late)
+	}
+	return err
+}
+
+// waiting returns a frame that somebody waits to have written, or nil.
+func (c *Conn) waiting() []byte {
+	select {
+	case frame := <-c.urgent:
+		return frame
+	default:
+	}
+	select {
+	case frame := <-c.normal:
+		return frame
+	default:
 		return nil
 	}
 }

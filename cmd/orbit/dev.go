@@ -76,7 +76,7 @@ func (s *devSettings) run(ctx context.Context, env cli.Environment) error {
 	if !alone {
 		log.Warn("another orbit dev serves this folder: both work on one database, and the credentials file names the one started last", "data", s.data)
 	}
-	s.nodeID = cmp.Or(s.nodeID, env.Get("ORBIT_NODE_ID"))
+	s.nodeID = cmp.Or(s.nodeID, env.Get("ORBIT_NODE_ID"), sqldb.NewID().String())
 	metrics, err := s.listenMetrics(env, log)
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ func serve(ctx context.Context, env cli.Environment, s settings) error {
 		return cli.Usage(err)
 	}
 	defer db.Close()
-	s.nodeID = cmp.Or(s.nodeID, env.Get("ORBIT_NODE_ID"))
+	s.nodeID = cmp.Or(s.nodeID, env.Get("ORBIT_NODE_ID"), sqldb.NewID().String())
 	metrics, err := s.listenMetrics(env, log)
 	if err != nil {
 		return err

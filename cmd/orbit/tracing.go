@@ -92,11 +92,9 @@ func tracesWanted(env cli.Environment) (bool, error) {
 
 // resource tells collectors who sends. The environment has the last word.
 func (s *settings) resource(ctx context.Context) (*resource.Resource, error) {
-	who := []attribute.KeyValue{attribute.String("service.name", "orbit"), attribute.String("service.version", version.String())}
-	if s.nodeID != "" {
-		who = append(who, attribute.String("service.instance.id", s.nodeID))
-	}
-	return resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(who...), resource.WithFromEnv())
+	return resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
+		attribute.String("service.name", "orbit"), attribute.String("service.version", version.String()), attribute.String("service.instance.id", s.nodeID),
+	), resource.WithFromEnv())
 }
 
 // A toldExporter logs when exports begin to fail and when they work again. Spans that a

@@ -73,7 +73,7 @@ func TestSpansAreSentToTheCollectorOfTheEnvironment(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
 	trace, _ := hex.DecodeString(testTrace)
-	for _, want := range [][]byte{trace, []byte("GET /v1/tasks"), []byte("orbit-of-the-test"), []byte("service.version")} {
+	for _, want := range [][]byte{trace, []byte("GET /v1/tasks"), []byte("orbit-of-the-test"), []byte("service.version"), []byte("service.instance.id")} {
 		if !bytes.Contains(c.bodies.Bytes(), want) {
 			t.Errorf("%q was not sent", want)
 		}

@@ -69,6 +69,8 @@ type Faults struct {
 	judge   func(n int) Verdict
 	broken  bool
 
+	calls int
+
 	armed bool
 	nth   int
 	how   Verdict
@@ -113,6 +115,13 @@ func (f *Faults) Disarm() (hit Call, fired bool) {
 	defer f.mu.Unlock()
 	f.armed = false
 	return f.hit, f.fired
+}
+
+// Calls returns how many calls were made: statements, and ends of transactions.
+func (f *Faults) Calls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls
 }
 
 // Set sets a trap. It goes off once, in place of one that was set before.
@@ -177,6 +186,7 @@ func (f *Faults) Broken() bool {
 // call counts one call and tells what becomes of it.
 func (f *Faults) call(c Call) Verdict {
 	f.mu.Lock()
+	f.calls++
 	if f.armed && !f.fired {
 		if f.count++; f.count >= f.nth {
 			f.fired, f.hit = true, c

@@ -84,7 +84,9 @@ func accepted(span trace.Span, item accept.Item, o accept.Outcome) {
 	if o.Err != nil {
 		e, _ := refusalOf(o.Err)
 		span.SetAttributes(attrCode.String(e.code))
-		span.SetStatus(codes.Error, "")
+		if e.status >= http.StatusInternalServerError { // what its sender did wrong is no error of ours
+			span.SetStatus(codes.Error, "")
+		}
 		return
 	}
 	span.SetAttributes(attrTask.String(o.Task.String()), attrDeduplicated.Bool(o.Deduplicated))

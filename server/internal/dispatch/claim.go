@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
@@ -114,6 +113,7 @@ type claim struct {
 	examined map[sqldb.ID]int // tasks looked at, by application
 	keys     settle.Keys
 	missed   map[[32]byte]keyrow.Key // that somebody holds, or that are lost
+	looked   bool                    // whether takers may have something still
 	replaced []int
 	barred   []int
 
@@ -170,33 +170,32 @@ func newClaim(d *Dispatcher, tx *sqldb.Tx, lanes []Lane, takers []Taker, given [
 	return c
 }
 
-// run takes no waiting lock on a task or a key: sessions are read plainly, queues are
-// locked before the first task, and everything else with SKIP LOCKED.
+// run takes no waiting lock on a task or a key: queues are locked before the first task,
+// everything else with SKIP LOCKED, and sessions are read plainly, before anything is given
+// to them.
 func (c *claim) run(ctx context.Context) error {
-	var err error
-	if c.replaced, c.barred, err = c.d.turnAway(ctx, c.tx, c.given()); err != nil {
-		return err
-	}
-	for _, i := range slices.Concat(c.replaced, c.barred) {
-		c.takers[i].slots = 0
-	}
 	if err := c.openGates(ctx); err != nil {
 		return err
 	}
 	for more := true; more; {
+		var err error
 		if more, err = c.round(ctx); err != nil {
+			return err
+		}
+	}
+	if !c.looked { // there was nothing to give, but who may not have it is to hear of it
+		if err := c.turnAway(ctx); err != nil {
 			return err
 		}
 	}
 	return c.write(ctx)
 }
 
-func (c *claim) given() []Taker {
-	list := make([]Taker, len(c.takers))
-	for i := range c.takers {
-		list[i] = *c.takers[i].Taker
+func (c *claim) readClock(ctx context.Context) (err error) {
+	if c.now, err = c.tx.Dialect().ClockNow(ctx, c.tx); err != nil {
+		return fmt.Errorf("read database clock: %w", err)
 	}
-	return list
+	return nil
 }
 
 // openGates leaves out the lanes of queues that may not dispatch, before any task is read.
@@ -215,7 +214,7 @@ func (c *claim) openGates(ctx context.Context) error {
 		case l.gate == nil || !l.gate.open:
 			l.stop(LaneClosed)
 		case l.gate.full():
-			l.stop(LaneFull)
+			l.stop(l.gate.why())
 		}
 	}
 	return nil
@@ -235,8 +234,12 @@ func (c *claim) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	// Read after the keys are locked: a permit never begins before the last one ended.
-	if c.now, err = c.tx.Dialect().ClockNow(ctx, c.tx); err != nil {
-		return false, fmt.Errorf("read database clock: %w", err)
+	readClock := c.readClock
+	if !c.looked {
+		readClock = c.turnAway
+	}
+	if err := readClock(ctx); err != nil {
+		return false, err
 	}
 	for _, x := range list {
 		l := c.lanes[x.lane]
@@ -289,6 +292,7 @@ func (c *claim) stopExamined() {
 // judged.
 func (c *claim) read(ctx context.Context, lanes []int64) ([]*candidate, error) {
 	share := make(map[int64]int, len(lanes))
+	counted := len(c.examined) == 0 && len(lanes) > 1 // by shareOut: the rows were there
 	if len(c.examined) == 0 {
 		var err error
 		if share, err = c.shareOut(ctx, lanes); err != nil {
@@ -316,7 +320,7 @@ func (c *claim) read(ctx context.Context, lanes []int64) ([]*candidate, error) {
 		}
 		l.advance(list, n)
 		// Where rows were seen and not got, somebody else has them, perhaps only for now.
-		l.skipped = l.skipped || len(lanes) > 1 && len(list) < n
+		l.skipped = l.skipped || counted && len(list) < n
 		all = append(all, list...)
 	}
 	return c.inTurn(all), nil

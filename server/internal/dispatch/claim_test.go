@@ -442,6 +442,27 @@ func TestClaimChecksEveryCondition(t *testing.T) {
 	})
 }
 
+// Lanes that a claim has read to their ends are empty, not held by somebody: nobody has to
+// look again soon.
+func TestClaimKnowsALaneThatItHasEmptied(t *testing.T) { // cost law 2
+	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
+		x, y := spec{Queue: w.NewQueue("q")}, spec{Queue: w.NewQueue("r")}
+		for _, one := range []spec{x, x, x, y} {
+			w.Submit(one)
+		}
+		lanes := []dispatch.Lane{x.Lane(), y.Lane()}
+		got, err := n.Claim(t.Context(), lanes, []dispatch.Taker{w.Taker(50, lanes...)})
+		if err != nil || len(got.Grants) != 4 {
+			t.Fatalf("Claim gave %d, %v; want all 4", len(got.Grants), err)
+		}
+		for _, l := range lanes {
+			if end := got.Lanes[l.ID()]; end != dispatch.LaneEmpty {
+				t.Errorf("lane end %v, want %v", end, dispatch.LaneEmpty)
+			}
+		}
+	})
+}
+
 func TestClaimTellsTwoKindsOfTaskWithOneHashApart(t *testing.T) {
 	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
 		x, y := spec{Queue: w.NewQueue("q")}, spec{Queue: w.NewQueue("r")}
@@ -538,6 +559,11 @@ func TestQueueLimitHoldsExactly(t *testing.T) { // LIC-013, LIC-018
 		c, err = n.Claim(t.Context(), lanes, []dispatch.Taker{w.Taker(50, lanes...)})
 		if err != nil || len(c.Grants) > 2 {
 			t.Errorf("Claim under the limit of the application gave %d, %v; want at most 2", len(c.Grants), err)
+		}
+		w.Exec("UPDATE application_quota SET max_active_attempts = ?", w.Int("SELECT COUNT(*) FROM attempt WHERE live = 1"))
+		c, err = n.Claim(t.Context(), lanes[1:], []dispatch.Taker{w.Taker(1, lanes[1])})
+		if err != nil || len(c.Grants) != 0 || c.Lanes[lanes[1].ID()] != dispatch.LaneAppFull {
+			t.Errorf("Claim of a full application = %+v, %v", c, err)
 		}
 	})
 }

@@ -99,7 +99,11 @@ type Ref struct {
 	Epoch     int64
 	Process   sqldb.ID
 	Namespace sqldb.ID
+	Hint      Hint // from the grant, if the node remembers it: saves a read
 }
+
+// A Hint is what a node remembers of an attempt that it gave away. It is never trusted.
+type Hint = settle.Hint
 
 // owns reports whether who speaks is who the attempt was given to.
 func (r Ref) owns(a *settle.Attempt) bool {
@@ -190,6 +194,16 @@ func ids(refs []Ref) []sqldb.ID {
 		list[i] = r.Attempt
 	}
 	return list
+}
+
+func hints(refs []Ref) settle.Hints {
+	known := make(settle.Hints, len(refs))
+	for _, r := range refs {
+		if !r.Hint.Task.IsZero() {
+			known[r.Attempt] = r.Hint
+		}
+	}
+	return known
 }
 
 // left is the time from now to at, never negative.

@@ -45,9 +45,10 @@ func (d *Dispatcher) Finish(ctx context.Context, list []Finish) ([]Finished, err
 
 func (d *Dispatcher) finishBatch(ctx context.Context, list []Finish) ([]Finished, error) {
 	var answers []Finished
+	refs := refsOf(list)
 	err := d.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
 		answers = nil
-		s, err := settle.OpenAttempts(ctx, tx, d.modes, attemptsOf(list))
+		s, err := settle.OpenAttempts(ctx, tx, d.modes, ids(refs), hints(refs))
 		if err != nil {
 			return nil, err
 		}
@@ -70,12 +71,12 @@ func (d *Dispatcher) finishBatch(ctx context.Context, list []Finish) ([]Finished
 	return answers, nil
 }
 
-func attemptsOf(list []Finish) []sqldb.ID {
-	attempts := make([]sqldb.ID, len(list))
+func refsOf(list []Finish) []Ref {
+	refs := make([]Ref, len(list))
 	for i := range list {
-		attempts[i] = list[i].Attempt
+		refs[i] = list[i].Ref
 	}
-	return attempts
+	return refs
 }
 
 func finish(s *settle.Settlement, f *Finish) (Finished, error) {

@@ -41,6 +41,14 @@ func (g *gate) full() bool {
 	return g.room != nil && g.room.left <= 0 || g.appRoom != nil && g.appRoom.left <= 0
 }
 
+// why tells which limit is reached, the application's if both are.
+func (g *gate) why() LaneEnd {
+	if g.appRoom != nil && g.appRoom.left <= 0 {
+		return LaneAppFull
+	}
+	return LaneFull
+}
+
 // openGates locks what decides about queues and tells how many attempts each may still
 // have. A row with a limit of live attempts is locked for this claim alone, which then
 // counts them; the others are shared, so that who stops a queue or sets a limit waits for

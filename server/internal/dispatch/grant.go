@@ -70,6 +70,7 @@ func (c *claim) update(ctx context.Context, query string, args []any, ids []sqld
 func (c *claim) rows() (attempts []*settle.Attempt, tokens []uint64, events []task.Event, tasks []sqldb.ID) {
 	for _, x := range c.taken {
 		g, t := &x.grant, c.takers[x.grant.Taker]
+		g.Hint = Hint{Task: g.Task, Queue: g.Queue, Key: x.key, Keyed: x.keyed}
 		g.LeaseUntil = min(c.now+c.d.lease, x.deadlineAt)
 		g.Lease, g.Deadline = left(g.LeaseUntil, c.now), left(x.deadlineAt, c.now)
 		attempts = append(attempts, &settle.Attempt{

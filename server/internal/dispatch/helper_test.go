@@ -108,7 +108,7 @@ func expireTimeout(w *dispatchtest.World, attempt sqldb.ID) {
 
 // endByCancel is what a cancel does to a leased attempt.
 func endByCancel(ctx context.Context, tx *sqldb.Tx, attempt sqldb.ID) error {
-	s, err := settle.OpenAttempts(ctx, tx, &quota.Modes{}, []sqldb.ID{attempt})
+	s, err := settle.OpenAttempts(ctx, tx, &quota.Modes{}, []sqldb.ID{attempt}, nil)
 	if err != nil {
 		return err
 	}

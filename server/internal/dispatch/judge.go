@@ -30,7 +30,7 @@ func (c *claim) judge(l *laneClaim, x *candidate) {
 	case taker < 0 || c.slots <= 0:
 		l.stop(LaneMore)
 	case !l.gate.take():
-		l.stop(LaneFull)
+		l.stop(l.gate.why())
 	default:
 		c.give(x, taker, l.gate.application, key)
 	}

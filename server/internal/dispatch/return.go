@@ -24,7 +24,7 @@ func (d *Dispatcher) returnBatch(ctx context.Context, refs []Ref) ([]Returned, e
 	var answers []Returned
 	err := d.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
 		answers = nil
-		s, err := settle.OpenAttempts(ctx, tx, d.modes, ids(refs))
+		s, err := settle.OpenAttempts(ctx, tx, d.modes, ids(refs), hints(refs))
 		if err != nil {
 			return nil, err
 		}

@@ -36,16 +36,16 @@ func (d *Dispatcher) startBatch(ctx context.Context, refs []Ref) ([]Started, err
 	)
 	err := d.tx(ctx, func(tx *sqldb.Tx) error {
 		answers, late = nil, nil
-		s, err := settle.OpenToStart(ctx, tx, ids(refs))
-		if err != nil {
-			return err
-		}
-		barred, err := d.barred(ctx, tx, refs)
+		var ended map[process]bool
+		s, err := settle.OpenToStart(ctx, tx, ids(refs), hints(refs), func() (now int64, err error) {
+			now, ended, err = barred(ctx, tx, refs)
+			return now, err
+		})
 		if err != nil {
 			return err
 		}
 		for _, r := range refs {
-			if barred[process{r.Namespace, r.Process}] {
+			if ended[process{r.Namespace, r.Process}] {
 				answers = append(answers, Started{Refusal: refuseBarred})
 				continue
 			}
@@ -109,7 +109,7 @@ func startedNow(s *settle.Settlement, a *settle.Attempt, t *settle.Task) Started
 // which a start does not lock.
 func (d *Dispatcher) endLate(ctx context.Context, attempts []sqldb.ID) error {
 	return d.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
-		s, err := settle.OpenAttempts(ctx, tx, d.modes, attempts)
+		s, err := settle.OpenAttempts(ctx, tx, d.modes, attempts, nil)
 		if err != nil {
 			return nil, err
 		}

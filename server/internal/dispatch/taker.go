@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,6 +70,8 @@ type Grant struct {
 	RetryOf         sqldb.ID // zero for none
 	OperationRoot   sqldb.ID
 	Traceparent     string
+
+	Hint Hint // for what is said of the attempt later
 }
 
 // Lane returns where the task was found.
@@ -84,7 +87,8 @@ const (
 	LaneEmpty   LaneEnd = iota // nothing claimable is left, as far as can be seen
 	LaneMore                   // there may be more: takers, the batch or its application's part of it are full
 	LaneSkipped                // others hold what is left: look again soon
-	LaneFull                   // the limit of its queue or application is reached
+	LaneFull                   // the limit of its queue is reached
+	LaneAppFull                // the limit of its application is reached
 	LaneClosed                 // paused, stopped or disabled: it opens by somebody's decision
 )
 
@@ -96,9 +100,12 @@ type Claimed struct {
 	Barred   []int             // takers whose credential was revoked or has expired; they got nothing
 }
 
+// The clock stands in a row of its own, the only one with a time.
 const selectSessions = `
-SELECT s.namespace_id, s.process_id, s.node_id, s.connected_at,
-       CASE WHEN c.revoked_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > %s) THEN 1 ELSE 0 END
+SELECT %[1]s, NULL, NULL, NULL, 0, 0
+UNION ALL
+SELECT 0, s.namespace_id, s.process_id, s.node_id, s.connected_at,
+       CASE WHEN c.revoked_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > %[1]s) THEN 1 ELSE 0 END
 FROM worker_session s
 JOIN credential c ON c.id = s.credential_id
 WHERE (s.namespace_id, s.process_id) IN `
@@ -106,46 +113,54 @@ WHERE (s.namespace_id, s.process_id) IN `
 // A process names a worker.
 type process struct{ namespace, id sqldb.ID }
 
-// turnAway returns the takers whose session is not the newest of their process, and those
-// whose credential has been revoked or has expired. None of them gets anything.
-func (d *Dispatcher) turnAway(ctx context.Context, tx *sqldb.Tx, takers []Taker) (replaced, barred []int, err error) {
+// turnAway reads the clock and finds the takers whose session is not the newest of their
+// process, and those whose credential has been revoked or has expired. None of them gets
+// anything. It is one statement, since every claim waits for it.
+func (c *claim) turnAway(ctx context.Context) error {
 	want := make(map[process]int)
 	var args []any
-	for i, t := range takers {
+	for i := range c.takers {
+		t := c.takers[i].Taker
 		if t.ConnectedAt != 0 {
 			want[process{t.Namespace, t.Process}] = i
 			args = append(args, t.Namespace, t.Process)
 		}
 	}
+	c.looked = true
 	if len(want) == 0 {
-		return nil, nil, nil
+		return c.readClock(ctx)
 	}
-	query := fmt.Sprintf(selectSessions, tx.Dialect().Clock) + pairs(len(args)/2)
-	err = sqldb.EachRow(ctx, tx, query, args, func(scan func(...any) error) error {
+	query := fmt.Sprintf(selectSessions, c.tx.Dialect().Clock) + pairs(len(args)/2)
+	err := sqldb.EachRow(ctx, c.tx, query, args, func(scan func(...any) error) error {
 		var (
-			p     process
-			node  string
-			at    int64
-			valid bool
+			now, at int64
+			p       process
+			node    []byte
+			valid   bool
 		)
-		if err := scan(&p.namespace, &p.id, &node, &at, &valid); err != nil {
+		err := scan(&now, &p.namespace, &p.id, &node, &at, &valid)
+		if now != 0 {
+			c.now = now
 			return err
 		}
-		if i, ok := want[p]; ok && node == d.node && at == takers[i].ConnectedAt {
+		if i, ok := want[p]; ok && string(node) == c.d.node && at == c.takers[i].ConnectedAt {
 			delete(want, p)
 			if !valid {
-				barred = append(barred, i)
+				c.barred = append(c.barred, i)
 			}
 		}
-		return nil
+		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read sessions: %w", err)
+		return fmt.Errorf("read sessions: %w", err)
 	}
 	for _, i := range want {
-		replaced = append(replaced, i)
+		c.replaced = append(c.replaced, i)
 	}
-	return replaced, barred, nil
+	for _, i := range slices.Concat(c.replaced, c.barred) {
+		c.takers[i].slots = 0
+	}
+	return nil
 }
 
 // pairs is a list of n placeholders for two columns each.
@@ -153,18 +168,21 @@ func pairs(n int) string {
 	return "(" + strings.TrimSuffix(strings.Repeat("(?,?),", n), ",") + ")"
 }
 
+// The clock stands in a row of its own, the only one with a time.
 const selectBarred = `
-SELECT s.namespace_id, s.process_id
+SELECT %[2]s, NULL, NULL
+UNION ALL
+SELECT 0, s.namespace_id, s.process_id
 FROM worker_session s
 JOIN credential c ON c.id = s.credential_id
 JOIN namespace n ON n.id = c.namespace_id
 JOIN application a ON a.id = n.application_id
-WHERE (s.namespace_id, s.process_id) IN %s
-  AND (c.revoked_at IS NOT NULL OR c.expires_at <= %s OR n.state <> 1 OR a.state <> 1)`
+WHERE (s.namespace_id, s.process_id) IN %[1]s
+  AND (c.revoked_at IS NOT NULL OR c.expires_at <= %[2]s OR n.state <> 1 OR a.state <> 1)`
 
-// barred returns the processes among refs whose credential counts no more: what has not
-// begun must not begin (ERR-002).
-func (d *Dispatcher) barred(ctx context.Context, tx *sqldb.Tx, refs []Ref) (map[process]bool, error) {
+// barred reads the clock and the processes among refs whose credential counts no more: what
+// has not begun must not begin (ERR-002). It is one statement, since every start waits for it.
+func barred(ctx context.Context, tx *sqldb.Tx, refs []Ref) (now int64, ended map[process]bool, err error) {
 	asked := make(map[process]bool, len(refs))
 	var args []any
 	for _, r := range refs {
@@ -173,16 +191,23 @@ func (d *Dispatcher) barred(ctx context.Context, tx *sqldb.Tx, refs []Ref) (map[
 			args = append(args, p.namespace, p.id)
 		}
 	}
-	barred := make(map[process]bool)
+	ended = make(map[process]bool)
 	query := fmt.Sprintf(selectBarred, pairs(len(args)/2), tx.Dialect().Clock)
-	err := sqldb.EachRow(ctx, tx, query, args, func(scan func(...any) error) error {
-		var p process
-		err := scan(&p.namespace, &p.id)
-		barred[p] = true
+	err = sqldb.EachRow(ctx, tx, query, args, func(scan func(...any) error) error {
+		var (
+			at int64
+			p  process
+		)
+		err := scan(&at, &p.namespace, &p.id)
+		if at != 0 {
+			now = at
+		} else {
+			ended[p] = true
+		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read credentials of sessions: %w", err)
+		return 0, nil, fmt.Errorf("read credentials of sessions: %w", err)
 	}
-	return barred, nil
+	return now, ended, nil
 }

@@ -35,7 +35,7 @@ func (r *Recovery) expireLeases(ctx context.Context, ids []sqldb.ID) error {
 	var lost []*settle.Attempt
 	err := r.settle(ctx, func(tx *sqldb.Tx) (*settle.Settlement, error) {
 		lost = nil
-		s, err := settle.OpenAttempts(ctx, tx, r.cfg.Modes, ids)
+		s, err := settle.OpenAttempts(ctx, tx, r.cfg.Modes, ids, nil)
 		if err != nil {
 			return nil, err
 		}

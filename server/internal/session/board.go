@@ -2,6 +2,8 @@ package session
 
 import (
 	"container/list"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,43 +29,77 @@ const (
 )
 
 // A board knows which lanes may hold something and which sessions take from them. Only
-// sessions that are free cost a claim anything. It is safe for concurrent use.
+// sessions that are free cost a claim anything, and only lanes that may hold something and
+// that one of these takes: what is empty, rests, or is of busy sessions is not even passed
+// over. It is safe for concurrent use.
 type board struct {
 	nudge chan struct{} // there may be something to claim
 
-	mu      sync.Mutex
-	classes map[string]*class
-	lanes   map[int64]*lane
-	hot     *rotation       // lanes that may hold something
-	limited map[int64]*lane // lanes that wait for an attempt to end
-	woken   uint64          // grows with each wake
+	mu        sync.Mutex
+	apps      map[sqldb.ID]*application
+	classes   map[string]*class
+	lanes     map[int64]*lane
+	room      laneRoom
+	free      map[*class]struct{} // classes with free sessions
+	ready     rotation            // lanes to look into
+	resting   ranked[*rest]       // lanes that may hold something but are left alone
+	sweeps    []*class            // classes that something is to be found out about
+	sweepPace pace
+	underway  []*lane // of the last order
+	woken     uint64  // grows with each wake, end and opening
+	looks     int     // work done: how often it was asked whether a session takes a lane, and the like
 }
 
 // A class is the sessions that take from the same lanes.
 type class struct {
 	key       string
-	app       sqldb.ID // whose lanes they are
-	lanes     []*lane
+	app       *application // whose lanes they are
+	seats     []seat
 	known     map[limitKey]bool // what limits of its sessions may name
-	members   int
+	members   map[sqldb.ID]int  // how many there are, by credential
 	free      map[*session]struct{}
-	aside     map[*lane]struct{} // lanes that were set aside
-	busySince time.Time          // when the last of them stopped being free
+	hint      *session      // who took a lane last
+	ready     ranked[*seat] // lanes to look into
+	spot      int32         // among the active classes of its application
+	aside     []*seat       // lanes that none of the free sessions takes
+	sweep     sweep
+	busySince time.Time // when the last of them stopped being free
 }
 
+// A lane is kept once, for all classes that have it.
 type lane struct {
 	dispatch.Lane
-	id        int64
-	app       sqldb.ID
-	classes   map[*class]struct{}
-	spot      *list.Element // in the rotation; nil if it is not there
-	aside     bool          // it may hold something that no free session takes
-	gen       uint64        // of the last wake
-	opened    uint64        // of the last change of its limits
-	notBefore time.Time     // of the next look
-	misses    int           // looks in a row that others spoiled
-	taker     *session      // while an order is made: somebody who takes from it
+	id     int64
+	seats  *seat  // in classes; the first of them
+	last   uint64 // when it was given out last
+	gen    uint64 // of the last wake
+	opened uint64 // of the last change of its queue's limits
+	state  laneState
+	misses uint8    // looks in a row that others spoiled
+	rest   *rest    // if it rests
+	taker  *session // while an order is made: somebody who takes from it
 }
+
+type laneState uint8
+
+const (
+	laneCold    laneState = iota // nobody has reason to look into it
+	laneReady                    // it may hold something
+	laneResting                  // the same, but it is left alone for a while
+)
+
+// A rest is for how long a lane is left alone.
+type rest struct {
+	lane  *lane
+	until time.Time
+	spot  int32
+	full  *list.List    // those that wait for the same room; nil if it waits for none
+	why   sqldb.ID      // the queue that is full; zero for the application
+	place *list.Element // there
+}
+
+func (r *rest) before(o *rest) bool { return r.until.Before(o.until) }
+func (r *rest) at() *int32          { return &r.spot }
 
 // A place is a session's part of the board, guarded by its lock.
 type place struct {
@@ -75,102 +111,39 @@ type place struct {
 	held     map[sqldb.ID]held     // attempts that the process holds, as far as is known
 	open     map[sqldb.ID]struct{} // attempts to be settled before anything is assigned
 	draining bool
+	swept    time.Time // when held was looked through for what is long over
+	looser   bool      // a limit was lifted
 	left     bool
 }
 
 // A held attempt counts towards the capacity of its process.
 type held struct {
 	epoch int64
-	until time.Time // about the end of its lease
+	until time.Time     // about the end of its lease
+	queue sqldb.ID      // zero if it is not known here
+	hint  dispatch.Hint // of an attempt that was given away here
 }
 
 func newBoard() *board {
 	return &board{
-		nudge:   make(chan struct{}, 1),
-		classes: make(map[string]*class), lanes: make(map[int64]*lane),
-		hot: newRotation(), limited: make(map[int64]*lane),
+		nudge: make(chan struct{}, 1),
+		apps:  make(map[sqldb.ID]*application), classes: make(map[string]*class), lanes: make(map[int64]*lane),
+		free: make(map[*class]struct{}), room: newLaneRoom(), sweepPace: pace{rate: sweepRate, most: sweepMost},
 	}
 }
 
-// join adds a session that takes from lanes, all of which are to be looked into.
-func (b *board) join(s *session, key string, lanes []dispatch.Lane, held map[sqldb.ID]held) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := b.classes[key]
-	if c == nil {
-		c = &class{
-			key: key, app: s.principal.Application, known: knownKeys(lanes),
-			free: make(map[*session]struct{}), aside: make(map[*lane]struct{}),
-		}
-		b.classes[key] = c
-		for _, l := range lanes {
-			c.lanes = append(c.lanes, b.addLane(l, c))
-		}
-	}
-	c.members++
-	s.place = place{class: c, held: held}
-	b.heat(c)
-}
-
-func (b *board) addLane(def dispatch.Lane, c *class) *lane {
-	id := def.ID()
-	l := b.lanes[id]
-	if l == nil {
-		l = &lane{Lane: def, id: id, app: c.app, classes: make(map[*class]struct{})}
-		b.lanes[id] = l
-	}
-	l.classes[c] = struct{}{}
-	return l
-}
-
-// lookInto has a lane looked into.
-func (b *board) lookInto(l *lane) {
-	if l.aside {
-		l.aside = false
-		for c := range l.classes {
-			delete(c.aside, l)
-		}
-	}
-	b.hot.add(l)
-}
-
-// setAside leaves a lane out until somebody takes from it.
-func (b *board) setAside(l *lane) {
-	b.hot.remove(l)
-	l.aside = true
-	for c := range l.classes {
-		c.aside[l] = struct{}{}
+// warm has a lane looked into.
+func (b *board) warm(l *lane) {
+	if l.state == laneCold {
+		l.state = laneReady
+		b.ready.add(l)
 	}
 }
 
-// heat has all lanes of a class looked into.
-func (b *board) heat(c *class) {
-	for _, l := range c.lanes {
-		b.lookInto(l)
-	}
-}
-
-// leave takes a session off the board: from then on nothing is given to it.
-func (b *board) leave(s *session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s.place.left {
-		return
-	}
-	s.place.left = true
-	b.update(s)
-	c := s.place.class
-	if c.members--; c.members > 0 {
-		return
-	}
-	delete(b.classes, c.key)
-	for _, l := range c.lanes {
-		if delete(l.classes, c); len(l.classes) == 0 {
-			delete(b.lanes, l.id)
-			b.hot.remove(l)
-			delete(b.limited, l.id)
-		}
-	}
+// cool has a lane that is ready not looked into any more.
+func (b *board) cool(l *lane) {
+	b.ready.remove(l)
+	l.state = laneCold
 }
 
 // change runs f on a session's place and sees what follows from it.
@@ -186,26 +159,44 @@ func (b *board) update(s *session) {
 	c := s.place.class
 	_, was := c.free[s]
 	is := s.slots() > 0
+	if is && (!was || s.place.looser) {
+		b.loosen(c, s)
+	}
+	s.place.looser = false
 	switch {
 	case is && !was:
-		if len(c.free) == 0 && time.Since(c.busySince) > staleAfter {
-			b.heat(c)
+		if c.free[s] = struct{}{}; len(c.free) == 1 {
+			b.active(c)
 		}
-		c.free[s] = struct{}{}
 	case !is && was:
-		if delete(c.free, s); len(c.free) == 0 {
+		c.sweep.forget(s)
+		if delete(c.free, s); c.hint == s {
+			c.hint = nil
+		}
+		if len(c.free) == 0 {
 			c.busySince = time.Now()
+			delete(b.free, c)
+			b.ready.settle(c)
 		}
 	}
-	if !is {
-		return
+	if is {
+		b.signalWork()
 	}
-	for l := range c.aside {
-		if s.takes(l) > 0 {
-			b.lookInto(l)
-		}
+}
+
+// active notes that somebody of a class is free again, or for the first time.
+func (b *board) active(c *class) {
+	b.free[c] = struct{}{}
+	b.ready.settle(c)
+	if time.Since(c.busySince) > staleAfter {
+		b.heat(c)
 	}
-	if b.hot.size > 0 {
+	b.toSweep(c)
+}
+
+// signalWork has an order made, if there may be something in it.
+func (b *board) signalWork() {
+	if len(b.ready.apps)+len(b.sweeps) > 0 {
 		b.signal()
 	}
 }
@@ -237,7 +228,6 @@ func (b *board) wake(lanes []int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.woken++
-	found := false
 	for _, id := range lanes {
 		l := b.lanes[id]
 		if l == nil {
@@ -245,69 +235,12 @@ func (b *board) wake(lanes []int64) {
 		}
 		l.gen = b.woken
 		if l.misses > 0 {
-			l.misses, l.notBefore = 0, time.Time{}
+			l.misses = 0
+			b.endRest(l)
 		}
-		if !l.aside {
-			b.hot.add(l)
-			found = true
-		}
+		b.warm(l)
 	}
-	if found {
-		b.signal()
-	}
-}
-
-// ended notes that attempts have ended: what waited for room under a limit may go.
-func (b *board) ended() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.limited) == 0 {
-		return
-	}
-	for id, l := range b.limited {
-		l.notBefore = time.Time{}
-		delete(b.limited, id)
-	}
-	b.signal()
-}
-
-// reopen has the lanes of a queue, or with the zero queue of an application, looked into
-// at once if they wait because they were closed or full: that may have changed.
-func (b *board) reopen(app, queue sqldb.ID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.woken++
-	for id, l := range b.lanes {
-		if l.app == app && (queue.IsZero() || l.Queue == queue) {
-			l.opened, l.notBefore = b.woken, time.Time{}
-			delete(b.limited, id)
-		}
-	}
-	if b.hot.size > 0 {
-		b.signal()
-	}
-}
-
-// wanted reports whether somebody takes from the lane now.
-func (l *lane) wanted() bool {
-	for c := range l.classes {
-		if len(c.free) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// anyTaker returns a free session that takes from the lane, or nil.
-func (l *lane) anyTaker() *session {
-	for c := range l.classes {
-		for s := range c.free {
-			if s.takes(l) > 0 {
-				return s
-			}
-		}
-	}
-	return nil
+	b.signalWork()
 }
 
 // learn takes what a claim found out about lanes.
@@ -316,35 +249,35 @@ func (b *board) learn(o order, c dispatch.Claimed, now time.Time) {
 	defer b.mu.Unlock()
 	for id, end := range c.Lanes {
 		l := b.lanes[id]
-		if l == nil {
+		if l == nil || l.state != laneReady {
 			continue
+		}
+		if end != dispatch.LaneSkipped {
+			l.misses = 0
 		}
 		switch end {
 		case dispatch.LaneEmpty:
-			if l.misses = 0; l.gen <= o.woken {
-				b.hot.remove(l)
+			if l.gen <= o.woken {
+				b.cool(l)
 			}
 		case dispatch.LaneMore:
-			if l.misses = 0; len(c.Grants) == 0 {
-				l.notBefore = now.Add(afterNothing)
+			if len(c.Grants) == 0 {
+				b.rest(l, now.Add(afterNothing))
 			}
 		case dispatch.LaneSkipped:
-			l.notBefore = now.Add(min(firstSkip<<min(l.misses, 10), longestSkip))
-			l.misses++
-		case dispatch.LaneFull:
-			l.rest(o, now.Add(afterFull))
-			b.limited[id] = l
+			b.rest(l, now.Add(min(firstSkip<<min(l.misses, 10), longestSkip)))
+			l.misses = min(l.misses+1, 10)
 		case dispatch.LaneClosed:
-			l.rest(o, now.Add(afterClosed))
+			if l.opened <= o.woken {
+				b.rest(l, now.Add(afterClosed))
+			}
+		default:
+			b.restFull(l, end, o, now)
 		}
 	}
-}
-
-// rest leaves a lane alone until then, unless what it waits for has changed meanwhile.
-func (l *lane) rest(o order, until time.Time) {
-	if l.opened <= o.woken {
-		l.notBefore = until
-	}
+	b.learnRoom(c)
+	b.underway = nil
+	b.signalWork()
 }
 
 // give hands a grant to a session and reports whether the session takes it still.
@@ -358,7 +291,7 @@ func (b *board) give(s *session, a assignment, until time.Time) bool {
 	p.credit--
 	p.limits.use(lane)
 	p.flights = append(p.flights, flight{attempt: a.grant.Attempt, lane: lane})
-	p.held[a.grant.Attempt] = held{a.grant.Epoch, until}
+	p.held[a.grant.Attempt] = held{a.grant.Epoch, until, a.grant.Queue, a.grant.Hint}
 	s.queue.assign(a)
 	b.update(s)
 	return true
@@ -367,12 +300,20 @@ func (b *board) give(s *session, a assignment, until time.Time) bool {
 // cold returns the lanes that somebody takes and that nobody has reason to look into.
 func (b *board) cold() []int64 {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	classes := slices.Collect(maps.Keys(b.free))
+	b.mu.Unlock()
 	var ids []int64
-	for id, l := range b.lanes {
-		if !b.hot.has(l) && !l.aside && l.wanted() {
-			ids = append(ids, id)
+	for _, c := range classes {
+		b.mu.Lock() // anew for each: there may be many
+		if len(c.free) > 0 {
+			for i := range c.seats {
+				if l := c.seats[i].lane; l.state == laneCold {
+					ids = append(ids, l.id)
+				}
+			}
 		}
+		b.mu.Unlock()
 	}
-	return ids
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }

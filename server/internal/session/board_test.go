@@ -1,6 +1,7 @@
 package session
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -12,11 +13,13 @@ var boardLane = dispatch.Lane{Queue: sqldb.ID{1}, Handler: "h", Version: "v"}
 
 func onBoard(b *board, capacity int, lanes ...dispatch.Lane) *session {
 	s := &session{queue: newSendQueue(), capacity: capacity, process: sqldb.NewID()}
-	key := ""
+	var key strings.Builder
 	for _, l := range lanes {
-		key += string(l.Queue[:]) + l.Handler
+		key.WriteString(string(l.Queue[:]) + l.Handler)
 	}
-	b.join(s, key, lanes, map[sqldb.ID]held{})
+	if err := b.join(s, key.String(), lanes, map[sqldb.ID]held{}); err != nil {
+		panic(err)
+	}
 	return s
 }
 
@@ -80,7 +83,7 @@ func TestLanesAreLeftAloneAccordingToTheirEnd(t *testing.T) {
 			t.Errorf("lane end %v: %+v after %v, want a claim", c.end, o, c.rest)
 		}
 		if c.end == dispatch.LaneFull {
-			b.ended()
+			b.ended(sqldb.ID{}, boardLane.Queue)
 			if o := b.order(now); len(o.takers) != 1 {
 				t.Error("a full queue is not looked into when an attempt has ended")
 			}
@@ -135,7 +138,7 @@ func TestSessionThatLeftIsForgotten(t *testing.T) {
 		t.Error("a session that left took an assignment")
 	}
 	b.learn(o, dispatch.Claimed{Lanes: map[int64]dispatch.LaneEnd{boardLane.ID(): dispatch.LaneMore}}, time.Now())
-	if len(b.lanes)+b.hot.size+len(b.classes)+len(b.limited) != 0 {
+	if len(b.lanes)+len(b.ready.apps)+len(b.classes)+len(b.resting)+len(b.apps)+len(b.free)+b.room.all+len(b.room.by) != 0 {
 		t.Errorf("the board keeps %d lanes and %d classes of nobody", len(b.lanes), len(b.classes))
 	}
 }

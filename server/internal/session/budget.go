@@ -1,6 +1,9 @@
 package session
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // A budget bounds what one reader has under way. One goroutine takes, any may give back.
 type budget struct {
@@ -45,4 +48,32 @@ func (b *budget) give(n int) {
 	case b.freed <- struct{}{}:
 	default:
 	}
+}
+
+// A pace bounds how much is done in a second. It allows a burst of a second's worth unless
+// most says less. It is not safe for concurrent use.
+type pace struct {
+	rate, most int
+	have       float64
+	at         time.Time // when have was counted; zero for never
+}
+
+// left is how much may be done now.
+func (p *pace) left(now time.Time) int {
+	if p.at.IsZero() {
+		p.have = float64(p.most)
+	} else if d := now.Sub(p.at); d > 0 {
+		p.have = min(float64(p.most), p.have+d.Seconds()*float64(p.rate))
+	}
+	p.at = now
+	return int(p.have)
+}
+
+// use counts what was done, which may be a little more than was left.
+func (p *pace) use(n int) { p.have -= float64(n) }
+
+// until is how long it takes until n may be done.
+func (p *pace) until(n int, now time.Time) time.Duration {
+	p.left(now)
+	return max(0, time.Duration((float64(n)-p.have)/float64(p.rate)*float64(time.Second)))
 }

@@ -72,7 +72,9 @@ func (h *Hub) Reopen(application, queue sqldb.ID) { h.board.reopen(application, 
 
 // handBack returns a grant that its worker does not get any more, at once.
 func (h *Hub) handBack(s *session, g *dispatch.Grant) {
-	h.returns.add(s.ref(g.Attempt, g.Epoch), func(r dispatch.Returned, err error) {
+	ref := s.ref(g.Attempt, g.Epoch)
+	ref.Hint = g.Hint
+	h.returns.add(ref, func(r dispatch.Returned, err error) {
 		if err != nil || r.Refusal != nil {
 			h.log.Warn("assignment was not handed back: its lease decides", "attempt_id", g.Attempt.String(), "err", err)
 		}

@@ -1,9 +1,11 @@
 package session
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -55,13 +57,25 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.send(w)
 		return
 	}
-	ws, err := h.upgrader.Upgrade(w, r, nil)
+	ws, err := h.upgrader.Upgrade(gatheringWriter{w}, r, nil)
 	if err != nil {
 		h.exit(s)
 		return // it has answered
 	}
-	s.ws = ws
+	s.ws, s.out = ws, ws.NetConn().(*wire.GatherConn)
 	go h.serve(context.WithoutCancel(r.Context()), s)
+}
+
+// A gatheringWriter has the connection that is taken over gather what is written to it.
+type gatheringWriter struct{ http.ResponseWriter }
+
+// Hijack implements [http.Hijacker].
+func (w gatheringWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	return wire.Gather(conn), buffered, nil
 }
 
 // serve serves a connection until it ends. A mistake of ours in it ends only itself.

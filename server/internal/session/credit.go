@@ -94,6 +94,9 @@ func (s *session) credit(frame wire.Envelope) error {
 	if m.Slots > maxCapacity {
 		return broken(frame, invalid("slots", "must be at most %d", maxCapacity))
 	}
+	if !s.mayCredit(1 + len(m.Limits)) {
+		return errEnded
+	}
 	ls, rule := s.readLimits(m.Limits)
 	if rule != nil {
 		return broken(frame, rule)
@@ -105,18 +108,63 @@ func (s *session) credit(frame wire.Envelope) error {
 			tooMany = invalid("seen", "must be at most %d, so many were assigned on this connection", p.sent)
 			return
 		}
+		before := p.limits
 		p.credit, p.limits = m.Slots, ls
 		p.inFlight(m.Seen)
-		for id, one := range p.held { // who has not been heard of holds nothing any more
-			if now.After(one.until.Add(grace)) {
-				delete(p.held, id)
-			}
-		}
+		p.looser = p.limits.looser(before)
+		p.forgetHeld(now)
 	})
 	if tooMany != nil {
 		return broken(frame, tooMany)
 	}
 	return nil
+}
+
+// Words about credit have no answer that their reader could wait for. Instead a connection
+// has creditRate units a second, one for each credit and one for each of its limits, and
+// its reader waits when it has used them up.
+const creditRate = 20_000
+
+func (s *session) mayCredit(units int) bool {
+	now := time.Now()
+	s.credits.left(now)
+	s.credits.use(units)
+	wait := s.credits.until(0, now)
+	if wait == 0 {
+		return true
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.ended:
+		return false
+	}
+}
+
+// looser reports whether something is allowed that was not before.
+func (ls limits) looser(before limits) bool {
+	for key, had := range before {
+		if now := ls[key]; *had == 0 && (now == nil || *now > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetHeld looks now and then for attempts whose worker has not been heard of for long: it
+// holds them no more.
+func (p *place) forgetHeld(now time.Time) {
+	if now.Sub(p.swept) < time.Second {
+		return
+	}
+	p.swept = now
+	for id, one := range p.held {
+		if now.After(one.until.Add(grace)) {
+			delete(p.held, id)
+		}
+	}
 }
 
 // inFlight takes the assignments off that the worker had not seen when it gave credit. If
@@ -153,6 +201,7 @@ func (b *board) written(s *session, attempt sqldb.ID, ok bool) {
 				return
 			default: // the worker goes on waiting for it: it gets another
 				p.credit++
+				p.looser = true
 				p.limits.free(f.lane)
 				p.flights = append(p.flights[:i:i], p.flights[i+1:]...)
 				return

@@ -4,5 +4,14 @@ package session
 func (h *Hub) HotLanes() int {
 	h.board.mu.Lock()
 	defer h.board.mu.Unlock()
-	return h.board.hot.size
+	n := len(h.board.resting)
+	for _, l := range h.board.lanes {
+		for s := l.seats; s != nil; s = s.next {
+			if s.spot != 0 {
+				n++
+				break
+			}
+		}
+	}
+	return n
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/server/internal/session"
@@ -138,6 +139,31 @@ func TestConnectionsAreBounded(t *testing.T) { // REF-WRK-002
 		return err == nil
 	})
 	ws.Close()
+}
+
+// A node holds the kinds of task of its registrations, up to a bound for all and one for each
+// credential: who is over it is told to go elsewhere, and may come when others have left.
+func TestKindsOfTaskAreBounded(t *testing.T) { // REF-WRK-002
+	s := sqliteScene(t)
+	n := s.newNode(s.db.DB, session.Config{Node: "node-k", MaxLanes: 9, MaxLanesPerCredential: 7})
+	q, r, u := s.w.NewQueue("q"), s.w.NewQueue("r"), s.w.NewQueue("u")
+	one, other := s.worker(), s.worker()
+	first := n.connect(t, one)
+	first.hello(limitedTo(1, q))
+	n.connect(t, one).hello(limitedTo(1, q)) // the same kinds
+	for _, c := range []struct {
+		token, message string
+		queue          sqldb.ID
+	}{{one, "the credential holds as many kinds of task", r}, {other, "this node holds as many kinds of task", u}} {
+		if c.token == other {
+			n.connect(t, other).hello(helloFor(1, r))
+		}
+		late := n.connect(t, c.token)
+		late.say(wire.TypeHello, limitedTo(1, c.queue))
+		if code, e := late.closed(); code != websocket.CloseTryAgainLater || e.Code != orbit.CodeUnavailable || !strings.HasPrefix(e.Message, c.message) {
+			t.Errorf("closed with %d after %+v, want %q", code, e, c.message)
+		}
+	}
 }
 
 // refuses fails unless a connection is refused for now.

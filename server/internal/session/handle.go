@@ -52,7 +52,16 @@ func (s *session) readRef(frame wire.Envelope, attempt string, epoch uint64) (di
 	if rule != nil {
 		return dispatch.Ref{}, broken(frame, rule)
 	}
-	return s.ref(id, int64(epoch)), nil
+	ref := s.ref(id, int64(epoch))
+	ref.Hint = s.hint(id)
+	return ref, nil
+}
+
+// hint returns what is remembered of an attempt that the process was given here.
+func (s *session) hint(attempt sqldb.ID) dispatch.Hint {
+	s.hub.board.mu.Lock()
+	defer s.hub.board.mu.Unlock()
+	return s.place.held[attempt].hint
 }
 
 // parseRef reads the two members that name an attempt.
@@ -188,8 +197,7 @@ func (s *session) finish(frame wire.Envelope) error {
 		s.say(wire.TypeFinished, frame.ID, wire.Finished{
 			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch), Status: a.Status, TaskState: a.TaskState,
 		})
-		s.drop(ref) // after the answer: what it makes room for does not come before it
-		s.hub.board.ended()
+		s.hasEnded(ref) // after the answer: what it makes room for does not come before it
 		return nil
 	})
 }
@@ -234,8 +242,7 @@ func (s *session) giveBack(frame wire.Envelope) error {
 			return a.Refusal
 		}
 		s.say(wire.TypeReturned, frame.ID, wire.Returned{AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch)})
-		s.drop(ref)
-		s.hub.board.ended()
+		s.hasEnded(ref)
 		return nil
 	})
 }
@@ -283,7 +290,9 @@ func (s *session) track(ref dispatch.Ref, refusal *dispatch.Refusal, lease time.
 }
 
 func (s *session) hold(ref dispatch.Ref, lease time.Duration) {
-	s.hub.board.change(s, func(p *place) { p.held[ref.Attempt] = held{ref.Epoch, time.Now().Add(lease)} })
+	s.hub.board.change(s, func(p *place) {
+		p.held[ref.Attempt] = held{ref.Epoch, time.Now().Add(lease), p.held[ref.Attempt].queue, ref.Hint}
+	})
 }
 
 // drop notes that the process does not hold an attempt any more. What is said of another
@@ -294,6 +303,14 @@ func (s *session) drop(ref dispatch.Ref) {
 			delete(p.held, ref.Attempt)
 		}
 	})
+}
+
+// hasEnded notes that an attempt has ended: what waited for its room may go.
+func (s *session) hasEnded(ref dispatch.Ref) {
+	var queue sqldb.ID
+	s.hub.board.change(s, func(p *place) { queue = p.held[ref.Attempt].queue })
+	s.drop(ref)
+	s.hub.board.ended(s.principal.Application, queue)
 }
 
 // holds reports whether the process holds an attempt, as far as is known here.

@@ -53,13 +53,16 @@ func (s *session) hello(ctx context.Context) error {
 		refusal.ref = frame.ID
 		return refusal
 	}
-	s.say(wire.TypeHelloOK, frame.ID, s.helloOK(known))
 	holds := make(map[sqldb.ID]held, len(known))
 	for _, one := range known {
-		holds[one.attempt] = held{one.epoch, time.Now().Add(one.left)}
+		holds[one.attempt] = held{epoch: one.epoch, until: time.Now().Add(one.left), queue: one.queue}
 	}
 	key := s.principal.Namespace.String() + s.classKey(r)
-	s.hub.board.join(s, key, r.lanes(), holds)
+	if err := s.hub.board.join(s, key, r.lanes(), holds); err != nil {
+		s.hub.log.WarnContext(ctx, "registration has no room", "process_id", s.process.String(), "cause", err.Error())
+		return &refusedHello{frame.ID, orbit.CodeUnavailable, err.Error() + ": connect to another node, or later"}
+	}
+	s.say(wire.TypeHelloOK, frame.ID, s.helloOK(known))
 	s.awaitSettling(known, believed)
 	return nil
 }

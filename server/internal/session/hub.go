@@ -60,6 +60,12 @@ type Config struct {
 	// can take all of a node. Connections that have died unnoticed count until they are
 	// given up: leave room for every process to come back. Default half of MaxSessions.
 	MaxPerCredential int
+	// MaxLanes bounds the kinds of task of all registrations, which are queues times handlers,
+	// twice with resource keys, counted once for equal registrations of a namespace. A node
+	// keeps about 200 bytes for each. Default 200000.
+	MaxLanes int
+	// MaxLanesPerCredential bounds those of one credential. Default half of MaxLanes.
+	MaxLanesPerCredential int
 	// Ungrouped runs each message of a worker in a transaction of its own instead of with
 	// those that come while the last one commits. To measure what grouping gives. Default false.
 	Ungrouped bool
@@ -97,6 +103,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxPerCredential <= 0 {
 		c.MaxPerCredential = (c.MaxSessions + 1) / 2
+	}
+	if c.MaxLanes <= 0 {
+		c.MaxLanes = defaultLanes
+	}
+	if c.MaxLanesPerCredential <= 0 {
+		c.MaxLanesPerCredential = (c.MaxLanes + 1) / 2
 	}
 	if c.Woken == nil {
 		c.Woken = func([]int64) {}
@@ -149,6 +161,7 @@ func New(db *sqldb.DB, auth Authenticator, cfg Config) (*Hub, error) {
 		polls:    polls{least: cfg.MinPoll, most: cfg.MaxPoll, hurry: make(chan struct{}, 1)},
 		sessions: make(map[processKey]*session), open: make(map[*session]struct{}), openOf: make(map[sqldb.ID]int), empty: make(chan struct{}),
 	}
+	h.board.room.most, h.board.room.mostEach = cfg.MaxLanes, cfg.MaxLanesPerCredential
 	var err error
 	h.dispatcher, err = dispatch.New(db, cfg.Node, dispatch.Config{
 		Lease: cfg.Lease, ShortLease: cfg.ShortLease, Modes: cfg.Modes, Wake: h.wakeAll, Watch: cfg.Dispatch, Log: h.log,
@@ -274,11 +287,16 @@ func (h *Hub) exit(s *session) {
 	}
 }
 
-// replace makes s the session of its process. An older one ends at once.
+// replace makes s the session of its process, unless another was registered later: the time
+// of registration counts, by the database's clock. The older one ends at once.
 func (h *Hub) replace(s *session) {
 	h.mu.Lock()
 	old := h.sessions[s.key()]
-	h.sessions[s.key()] = s
+	if old == nil || old.connectedAt < s.connectedAt {
+		h.sessions[s.key()] = s
+	} else {
+		old = s // that was registered later, and came here before
+	}
 	draining := h.draining
 	h.mu.Unlock()
 	if old != nil {

@@ -3,11 +3,15 @@ package session
 import (
 	"iter"
 	"maps"
+	"slices"
 	"time"
 
-	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
 )
+
+// orderLooks bounds how often one order asks whether a session takes a lane: what is left
+// is for the next, so that others get the board between.
+const orderLooks = 2048
 
 // An order is what one claim is to do.
 type order struct {
@@ -23,25 +27,21 @@ type order struct {
 func (b *board) order(now time.Time) order {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.endRests(now)
 	o := order{woken: b.woken, wait: time.Hour}
-	var unserved []*lane
-	picked := b.hot.pick(claimLanes, func(l *lane) bool {
-		if !l.wanted() {
-			return false
-		}
-		if wait := l.notBefore.Sub(now); wait > 0 {
-			o.wait = min(o.wait, wait)
-			return false
-		}
-		if l.taker = l.anyTaker(); l.taker == nil {
-			unserved = append(unserved, l)
-		}
-		return l.taker != nil
-	})
-	for _, l := range unserved {
-		b.setAside(l)
+	if wait := b.sweepSome(now); wait > 0 {
+		o.wait = wait
+	}
+	began := b.looks
+	picked := b.ready.pick(claimLanes, func() bool { return b.looks-began < orderLooks }, b.findTaker)
+	if b.looks-began >= orderLooks || len(b.sweeps) > 0 {
+		o.wait = min(o.wait, time.Millisecond)
+	}
+	if len(b.resting) > 0 {
+		o.wait = min(o.wait, b.resting[0].until.Sub(now))
 	}
 	o.choose(picked)
+	b.underway = picked
 	for _, l := range picked {
 		o.lanes = append(o.lanes, l.Lane)
 		l.taker = nil
@@ -54,17 +54,19 @@ func (b *board) order(now time.Time) order {
 func (o *order) choose(picked []*lane) {
 	lanes := make(map[*class][]*lane)
 	for _, l := range picked {
-		for c := range l.classes {
-			lanes[c] = append(lanes[c], l)
+		for t := l.seats; t != nil; t = t.next {
+			if len(t.class.free) > 0 {
+				lanes[t.class] = append(lanes[t.class], l)
+			}
 		}
 	}
-	d := draft{order: o, lanes: lanes, chosen: make(map[*session]bool), slots: make(map[sqldb.ID]int)}
+	d := draft{order: o, lanes: lanes, chosen: make(map[*session]bool), slots: make(map[*application]int)}
 	for _, l := range picked {
 		if !d.covers(l) {
 			d.add(l.taker)
 		}
 	}
-	apps := make(map[sqldb.ID][]*class)
+	apps := make(map[*application][]*class)
 	for c := range lanes {
 		apps[c.app] = append(apps[c.app], c)
 	}
@@ -85,13 +87,13 @@ type draft struct {
 	*order
 	lanes  map[*class][]*lane // of the claim, by who takes from them
 	chosen map[*session]bool
-	slots  map[sqldb.ID]int // of the chosen, by application
+	slots  map[*application]int // of the chosen, by application
 }
 
 // covers reports whether somebody chosen takes from a lane.
 func (d *draft) covers(l *lane) bool {
 	for _, s := range d.to {
-		if _, may := l.classes[s.place.class]; may && s.takes(l) > 0 {
+		if slices.Contains(d.lanes[s.place.class], l) && s.takes(l) > 0 {
 			return true
 		}
 	}
@@ -110,7 +112,7 @@ func (d *draft) add(s *session) {
 
 // inTurn goes over the free sessions of an application's classes, one of each after the
 // other, until the chosen of the application have enough slots.
-func (d *draft) inTurn(app sqldb.ID, classes []*class) iter.Seq[*session] {
+func (d *draft) inTurn(app *application, classes []*class) iter.Seq[*session] {
 	return func(yield func(*session) bool) {
 		var free []iter.Seq[*session]
 		for _, c := range classes {

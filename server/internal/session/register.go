@@ -104,10 +104,11 @@ type holding struct {
 	attempt sqldb.ID
 	epoch   int64
 	left    time.Duration
+	queue   sqldb.ID
 }
 
 const selectHoldings = `
-SELECT id, epoch, lease_until - %s
+SELECT id, epoch, lease_until - %s, queue_id
 FROM attempt%s
 WHERE process_id = ? AND live = 1 AND namespace_id = ?
 ORDER BY id`
@@ -125,7 +126,7 @@ func (h *Hub) holdings(ctx context.Context, namespace, process sqldb.ID) ([]hold
 			one  holding
 			left int64
 		)
-		if err := rows.Scan(&one.attempt, &one.epoch, &left); err != nil {
+		if err := rows.Scan(&one.attempt, &one.epoch, &left, &one.queue); err != nil {
 			return nil, fmt.Errorf("read attempts of worker: %w", err)
 		}
 		one.left = time.Duration(left) * time.Microsecond

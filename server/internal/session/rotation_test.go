@@ -113,14 +113,14 @@ func TestLaneWithoutCreditIsSetAside(t *testing.T) { // cost law 7, WRK-017
 	b := newBoard()
 	s := onBoard(b, 4, boardLane)
 	limit := func(slots int) {
-		b.change(s, func(p *place) { p.credit, p.limits = 4, limits{{handler: "h"}: &slots} })
+		b.change(s, func(p *place) { p.credit, p.limits, p.looser = 4, limits{{handler: "h"}: &slots}, slots > 0 })
 	}
 	limit(0)
-	if o := b.order(time.Now()); len(o.lanes) != 0 || b.hot.size != 0 || o.wait != time.Hour {
-		t.Fatalf("without credit for its handler: %+v, %d lanes to look into", o, b.hot.size)
+	if o := b.order(time.Now()); len(o.lanes) != 0 || len(b.ready.apps) != 0 || o.wait != time.Hour {
+		t.Fatalf("without credit for its handler: %+v, %d lanes to look into", o, len(b.ready.apps))
 	}
 	b.wake([]int64{boardLane.ID()})
-	if b.hot.size != 0 || len(b.cold()) != 0 {
+	if len(b.ready.apps) != 0 || len(b.cold()) != 0 {
 		t.Error("a lane that nobody takes is looked into after a wake")
 	}
 	limit(1)
@@ -137,7 +137,7 @@ func TestLaneWithoutCreditIsSetAside(t *testing.T) { // cost law 7, WRK-017
 	b.order(time.Now())
 	b.leave(s)
 	b.leave(other)
-	if len(b.lanes)+b.hot.size+len(b.classes) != 0 || b.hot.ring.Len() != 0 {
+	if len(b.lanes)+len(b.ready.apps)+len(b.classes)+len(b.apps)+len(b.free) != 0 {
 		t.Error("the board keeps something of nobody")
 	}
 }

@@ -37,8 +37,10 @@ type session struct {
 	hub       *Hub
 	principal auth.Principal
 	ws        *websocket.Conn
+	out       *wire.GatherConn // below ws
 	queue     *sendQueue
 	budget    *budget
+	credits   pace // of words about credit
 
 	// Set by hello, before anybody else sees the session.
 	process     sqldb.ID
@@ -58,7 +60,7 @@ type session struct {
 }
 
 func newSession(h *Hub, p auth.Principal) *session {
-	return &session{hub: h, principal: p, queue: newSendQueue(), budget: newBudget(inFlight), ended: make(chan struct{})}
+	return &session{hub: h, principal: p, queue: newSendQueue(), budget: newBudget(inFlight), credits: pace{rate: creditRate, most: creditRate}, ended: make(chan struct{})}
 }
 
 func (s *session) key() processKey { return processKey{s.principal.Namespace, s.process} }
@@ -261,8 +263,17 @@ func (s *session) pingPause() time.Duration {
 	return p*3/4 + rand.N(p/4+1)
 }
 
-// flush writes what waits.
+// flush writes what waits, many frames by one system call.
 func (s *session) flush() error {
+	s.out.Hold()
+	err := s.writeWaiting()
+	if late := s.out.Flush(time.Now().Add(s.hub.cfg.WriteTimeout)); err == nil {
+		err = late
+	}
+	return err
+}
+
+func (s *session) writeWaiting() error {
 	for {
 		frame, a, ok := s.queue.next()
 		switch {

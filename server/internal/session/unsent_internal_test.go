@@ -42,7 +42,7 @@ func TestAnAssignmentThatIsTooLateTakesNoRoom(t *testing.T) {
 	if !s.hub.board.give(s, a, time.Now().Add(time.Hour)) || s.slots() != 0 {
 		t.Fatal("the assignment was not given")
 	}
-	if err := s.flush(); err != nil {
+	if err := s.writeWaiting(); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.slots(); n != 1 {

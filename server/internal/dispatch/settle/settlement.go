@@ -55,27 +55,51 @@ WHERE a.id IN `
 
 // OpenAttempts locks attempts with their tasks, resource keys and quotas. Attempts that do
 // not exist are left out. An error that wraps [sqldb.ErrAgain] has the transaction run
-// anew, see [quota.Open].
-func OpenAttempts(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, ids []sqldb.ID) (*Settlement, error) {
-	above, err := readOwners(ctx, tx, selectOwners, ids)
+// anew, see [quota.Open]; a wrong hint does so too.
+func OpenAttempts(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, ids []sqldb.ID, hints Hints) (*Settlement, error) {
+	above, hints, err := ownersOf(ctx, tx, ids, hints)
 	if err != nil {
 		return nil, err
 	}
-	return openToEnd(ctx, tx, modes, above, ids)
+	s, err := openToEnd(ctx, tx, modes, above, ids)
+	if err == nil {
+		err = hints.verify(s)
+	}
+	return s, err
 }
 
 // OpenToStart locks attempts with their tasks, but no resource key and no quota: attempts
-// can only be started in it.
-func OpenToStart(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (*Settlement, error) {
-	above, err := readOwners(ctx, tx, selectOwners, ids)
+// can only be started in it. Clock reads the database's clock, and with it what else the
+// caller reads under the locks. Its errors are those of OpenAttempts.
+func OpenToStart(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID, hints Hints, clock func() (int64, error)) (*Settlement, error) {
+	above, hints, err := ownersOf(ctx, tx, ids, hints)
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(ctx, tx, above.tasks, nil, ids)
-	if s != nil {
-		s.keyless = true
+	s, err := lock(ctx, tx, above.tasks, nil, ids)
+	if err == nil {
+		err = hints.verify(s)
 	}
+	if err != nil {
+		return nil, err
+	}
+	s.keyless = true
+	s.Now, err = clock()
 	return s, err
+}
+
+// ownersOf returns what stands above attempts, as hints say or else as is read, and the
+// hints that were used. A transaction that runs anew may do so because of one: it uses none.
+func ownersOf(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID, hints Hints) (owners, Hints, error) {
+	if tx.Again() > 0 {
+		hints = nil
+	}
+	above, unknown := hints.split(ids)
+	read, err := readOwners(ctx, tx, selectOwners, unknown)
+	above.tasks = append(above.tasks, read.tasks...)
+	above.queues = append(above.queues, read.queues...)
+	above.keys = append(above.keys, read.keys...)
+	return above, hints, err
 }
 
 const selectKeysOfTasks = `
@@ -145,6 +169,17 @@ func openToEnd(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, above owne
 }
 
 func open(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID, digests []Digest, attempts []sqldb.ID) (*Settlement, error) {
+	s, err := lock(ctx, tx, tasks, digests, attempts)
+	if err != nil {
+		return nil, err
+	}
+	// Only now: locks may have been waited for, and leases have passed meanwhile.
+	s.Now, err = tx.Now(ctx)
+	return s, err
+}
+
+// lock is open without the time.
+func lock(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID, digests []Digest, attempts []sqldb.ID) (*Settlement, error) {
 	s := &Settlement{tx: tx}
 	var err error
 	if s.keys, err = LockKeys(ctx, tx, digests, tx.Dialect().ForUpdate); err != nil {
@@ -161,9 +196,7 @@ func open(ctx context.Context, tx *sqldb.Tx, tasks []sqldb.ID, digests []Digest,
 	if s.attempts, err = LockAttempts(ctx, tx, attempts); err != nil {
 		return nil, err
 	}
-	// Only now: locks may have been waited for, and leases have passed meanwhile.
-	s.Now, err = tx.Now(ctx)
-	return s, err
+	return s, nil
 }
 
 // Attempt returns a locked attempt, or nil.
