@@ -137,7 +137,7 @@ func TestUpGoesOnAfterItsProcessWasKilledInsideAnAlter(t *testing.T) {
 			}
 			c := startChild(t, db, "000003_execution", 3)
 			c.goOn()
-			waitForAlter(t, db)
+			db.AwaitStatement(t, "ALTER TABLE task", "metadata lock")
 			c.kill()
 
 			done := make(chan error, 1)
@@ -155,13 +155,6 @@ func TestUpGoesOnAfterItsProcessWasKilledInsideAnAlter(t *testing.T) {
 			equal(t, "definition of", schema(t, db), schema(t, dbtest.Open(t, engine, migrations.Server)))
 		})
 	}
-}
-
-func waitForAlter(t *testing.T, db *dbtest.DB) {
-	t.Helper()
-	waitUntil(t, "the ALTER to reach the server", func() bool {
-		return number(t, db, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'ALTER TABLE task%' AND state LIKE '%metadata lock%'") > 0
-	})
 }
 
 // waitForLock waits until a runner other than the process pid holds the lock.

@@ -57,54 +57,6 @@ func (f *fenced) exec(tx *sql.Tx, query string) {
 	}
 }
 
-// awaitStatement returns when a statement that begins so runs in the database.
-func (f *fenced) awaitStatement(begin string) {
-	f.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
-		if f.runs(begin) {
-			return
-		}
-		if time.Now().After(deadline) {
-			f.Fatalf("no statement that begins with %q is running", begin)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// runs uses SHOW: the table of the same name cannot show a statement with binary values
-// in it.
-func (f *fenced) runs(begin string) bool {
-	f.Helper()
-	rows, err := f.db.Read().QueryContext(f.Context(), "SHOW FULL PROCESSLIST")
-	if err != nil {
-		f.Fatal(err)
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		f.Fatal(err)
-	}
-	values := make([]sql.NullString, len(columns))
-	into := make([]any, len(columns))
-	for i := range values {
-		into[i] = &values[i]
-	}
-	running := false
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			f.Fatal(err)
-		}
-		row := map[string]string{}
-		for i, name := range columns {
-			row[name] = values[i].String
-		}
-		mine := strings.HasSuffix(f.db.Address, "/"+row["db"]) || strings.Contains(f.db.Address, "/"+row["db"]+"?")
-		running = running || row["db"] != "" && mine && strings.HasPrefix(strings.TrimSpace(row["Info"]), begin)
-	}
-	f.end(rows.Err())
-	return running
-}
-
 const raiseEpoch = "UPDATE orbit_outbox_lease SET epoch = epoch + 1, leader = 'second' WHERE shard = 0"
 
 // REL-017: a settle that meets a change of leader under way waits for it and then
@@ -149,7 +101,7 @@ func (f *fenced) deliverDuring(end func()) (n int, err error) {
 		defer close(done)
 		n, err = f.store.Deliver(f.Context(), f.lease, f.rows)
 	}()
-	f.awaitStatement("UPDATE orbit_outbox FORCE INDEX")
+	f.db.AwaitStatement(f, "UPDATE orbit_outbox FORCE INDEX", "")
 	select {
 	case <-done:
 		f.Errorf("Deliver = %d, %v while a change of leader is under way; want it to wait", n, err)
@@ -184,7 +136,7 @@ func TestChangeOfLeaderWaitsForASettle(t *testing.T) {
 				_, err := other.Lead(t.Context(), 0, "second", time.Hour)
 				done <- err
 			}()
-			f.awaitStatement("UPDATE orbit_outbox_lease")
+			f.db.AwaitStatement(f, "UPDATE orbit_outbox_lease", "")
 			select {
 			case err := <-done:
 				t.Fatalf("Lead = %v while a settle is under way; want it to wait", err)
