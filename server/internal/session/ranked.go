@@ -1,12 +1,14 @@
 package session
 
-// A ranked is a heap: the first is before all others. What is in it knows its place there,
-// so that it can be taken out of the middle. The zero value is empty.
-type ranked[T interface {
-	comparable
+// A rankable knows whether it comes before another, and its place in a heap.
+type rankable[T any] interface {
 	before(T) bool
 	at() *int32 // its index in the heap, counted from 1; 0 while it is not there
-}] []T
+}
+
+// A ranked is a heap: the first is before all others. What is in it knows its place there,
+// so that it can be taken out of the middle. The zero value is empty.
+type ranked[T rankable[T]] []T
 
 func (r *ranked[T]) add(x T) {
 	if *x.at() != 0 {
