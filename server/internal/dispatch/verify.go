@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
@@ -193,6 +194,11 @@ JOIN resource r ON r.digest = t.concurrency_key_digest
 WHERE LENGTH(t.concurrency_key_digest) > 0
 ORDER BY t.concurrency_key_digest, a.concurrency_token`
 
+	selectEventTimes = `
+SELECT created_at
+FROM task_event
+ORDER BY seq`
+
 	// The bound value is zero in the form of the token's column.
 	selectMispaired = `
 SELECT a.id
@@ -218,13 +224,14 @@ type permit struct {
 	ended          sql.NullInt64
 }
 
-// contradicts tells what is wrong with p after the permit before it, or "".
-func (p *permit) contradicts(last *permit) string {
+// contradicts tells what is wrong with p after the permit before it, or "", if the clock
+// went back by no more than back.
+func (p *permit) contradicts(last *permit, back int64) string {
 	same := string(p.digest) == string(last.digest)
 	switch {
 	case same && p.token <= last.token+1:
 		return fmt.Sprintf("tokens %d and %d of a key do not leave room for a release: %x", last.token, p.token, p.digest)
-	case same && (!last.ended.Valid || last.ended.Int64 > p.claimed):
+	case same && (!last.ended.Valid || last.ended.Int64 > p.claimed+back):
 		return fmt.Sprintf("attempts with tokens %d and %d held a key at once: %x", last.token, p.token, p.digest)
 	case p.token > p.version || p.ended.Valid && p.token == p.version:
 		return fmt.Sprintf("token %d does not fit version %d of its key: %x", p.token, p.version, p.digest)
@@ -232,14 +239,40 @@ func (p *permit) contradicts(last *permit) string {
 	return ""
 }
 
+// stepBack returns by how many microseconds the clock was set back, as far as the events
+// show it: in the order in which they were written, by how much the time of one is before
+// the latest until then. Transactions side by side do that too, but by less than a second,
+// as they read the clock after their locks: that counts as zero.
+func stepBack(ctx context.Context, q sqldb.Querier) (back int64, err error) {
+	var latest int64
+	err = sqldb.EachRow(ctx, q, selectEventTimes, nil, func(scan func(...any) error) error {
+		var at int64
+		err := scan(&at)
+		latest = max(latest, at)
+		back = max(back, latest-at)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("verify the times of events: %w", err)
+	}
+	if back < time.Second.Microseconds() {
+		return 0, nil
+	}
+	return back, nil
+}
+
 // verifyKeys holds the permits of each key to its history: tokens grow, and an attempt
 // ends before the next is claimed.
 func verifyKeys(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect) (found []string, err error) {
+	back, err := stepBack(ctx, q)
+	if err != nil {
+		return nil, err
+	}
 	var last permit
 	err = sqldb.EachRow(ctx, q, selectTokens, nil, func(scan func(...any) error) error {
 		var p permit
 		err := scan(&p.digest, d.ScanUint64(&p.token), &p.claimed, &p.ended, d.ScanUint64(&p.version))
-		if fault := p.contradicts(&last); fault != "" && err == nil {
+		if fault := p.contradicts(&last, back); fault != "" && err == nil {
 			found = append(found, fault)
 		}
 		last = p
