@@ -39,7 +39,7 @@ func TestFreezeWritesWhatParseSubmissionReads(t *testing.T) {
 	}
 }
 
-func TestFreezeLeavesZeroValuesOutAndPayloadBytesAlone(t *testing.T) {
+func TestFreezeLeavesZeroValuesOutAndPayloadBytesAlone(t *testing.T) { // SUB-059
 	r := SubmitTaskRequest{QueueID: "11111111111111111111111111111111", Handler: "h", HandlerVersion: "v1", PayloadVersion: "v1",
 		Payload: json.RawMessage(" {\"b\" : 1.0,\n\"a\":\"<\\u0061>\"}\t")}
 	body, s, err := r.Freeze()

@@ -54,7 +54,7 @@ func openDesk(context.Context) (handofftest.Host, error) {
 
 // HAND-018, HAND-019, HAND-090, HAND-091, HAND-092, HAND-093, HAND-096; what each clause
 // proves stands at it in package handofftest.
-func TestLocalDeskKeepsTheContract(t *testing.T) {
+func TestLocalDeskKeepsTheContract(t *testing.T) { // TEST-061
 	handofftest.Run(t, openDesk)
 	problems, skipped := handofftest.Check(t.Context(), openDesk)
 	if len(problems) > 0 || len(skipped) > 0 {

@@ -53,7 +53,7 @@ func TestExactlyOneTakerWinsAgainstErrTaken(t *testing.T) {
 	}
 }
 
-func TestVerdictsOfBrokenStores(t *testing.T) {
+func TestVerdictsOfBrokenStores(t *testing.T) { // TEST-059
 	for name, test := range map[string]struct {
 		store   handoff.Store
 		winners int

@@ -40,7 +40,7 @@ func with(s handoff.State, change func(*handoff.Ticket)) func(*handoff.Ticket) {
 	return func(t *handoff.Ticket) { in(s)(t); change(t) }
 }
 
-func TestCheckFindsEachContradiction(t *testing.T) {
+func TestCheckFindsEachContradiction(t *testing.T) { // TEST-060
 	type h = handoff.Ticket
 	for name, test := range map[string]struct {
 		change func(*h)

@@ -98,7 +98,7 @@ func text(t *testing.T, set *token.FileSet, node any) string {
 }
 
 // HAND-030, HAND-031, HAND-044, HAND-045, HAND-032…038
-func TestConstantsAndSentinelsAreThoseOfTheContract(t *testing.T) {
+func TestConstantsAndSentinelsAreThoseOfTheContract(t *testing.T) { // AMB-055
 	for got, want := range map[string]string{
 		handoff.CodeEmptyKey: "empty_key", handoff.CodeDuplicateKey: "duplicate_key", handoff.CodeUnknownState: "unknown_state",
 		handoff.CodeNoDeadline: "no_deadline", handoff.CodeHolderMismatch: "holder_mismatch", handoff.CodeMissingFence: "missing_generation",
@@ -147,7 +147,7 @@ func TestTypesAreThoseOfTheContract(t *testing.T) {
 
 // HAND-098, HAND-099, HAND-004: nothing but the standard library, and of that no database,
 // network or file.
-func TestThePackageStandsAlone(t *testing.T) {
+func TestThePackageStandsAlone(t *testing.T) { // AMB-054
 	_, files := source(t)
 	allowed := []string{"bytes", "cmp", "context", "crypto/rand", "crypto/subtle", "errors", "fmt", "slices", "strings", "sync", "time"}
 	for name, file := range files {

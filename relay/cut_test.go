@@ -105,7 +105,7 @@ func (s *scissor) answer(near, far net.Conn, submits *atomic.Bool) {
 	}
 }
 
-// TEST-052, IDEM-013, IDEM-014, REL-007: the server has accepted and its answer is cut.
+// TEST-052, AMB-066, IDEM-013, IDEM-014, REL-007: the server has accepted and its answer is cut.
 func TestACutAnswerIsAskedForAgainUntilItIsKnown(t *testing.T) {
 	for _, rows := range []int{1, 40} {
 		t.Run(fmt.Sprintf("%d rows", rows), func(t *testing.T) {

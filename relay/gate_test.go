@@ -6,7 +6,7 @@ import (
 )
 
 // Once a gate has closed nothing boards any more, and an outage that several requests
-// meet closes it once (REL-008, REL-014).
+// meet closes it once (REL-008, REL-014, AMB-040).
 func TestAClosedGateLetsNothingBoardAndOneOutageCountsOnce(t *testing.T) {
 	g := newGate(Target{Name: "a"}, Config{}.withDefaults(), func() {})
 	if _, ok := g.board(true); ok {

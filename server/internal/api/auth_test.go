@@ -90,7 +90,7 @@ func TestTooManyFailuresAreHeldBack(t *testing.T) {
 			t.Fatal("held back within the burst")
 		}
 	}
-	if got := n.do(ask{path: "/v1/capabilities", token: "wrong"}).want(t, 401, orbit.CodeUnauthenticated); got.header.Get("Retry-After") != "1" {
+	if got := n.do(ask{path: "/v1/capabilities", token: "wrong"}).want(t, 401, orbit.CodeUnauthenticated); got.header.Get("Retry-After") != "1" { // AMB-058
 		t.Errorf("Retry-After %q after 21 failures, want 1", got.header.Get("Retry-After"))
 	}
 	if got := n.do(ask{path: "/v1/capabilities"}).want(t, 200, ""); got.header.Get("Retry-After") != "" {

@@ -168,7 +168,7 @@ func TestCancelOfALeasedTaskReleasesItsPermits(t *testing.T) {
 	})
 }
 
-// CAN-022, CAN-023, REF-CAN-001, REF-CAN-002: a running attempt keeps its permits and hears
+// AMB-033, CAN-022, CAN-023, REF-CAN-001, REF-CAN-002: a running attempt keeps its permits and hears
 // of the intent; what it reports decides (STATE-013), and no retry follows.
 func TestCancelOfARunningTaskWaitsForItsWorker(t *testing.T) {
 	ends := []struct {

@@ -122,7 +122,7 @@ func TestHeadersOfASubmit(t *testing.T) {
 		{"no content type", [][2]string{{"Content-Type", ""}}, "k1", 415, orbit.CodeUnsupportedMediaType},
 		{"text", [][2]string{{"Content-Type", "text/plain"}}, "k1", 415, orbit.CodeUnsupportedMediaType},
 		{"json suffix", [][2]string{{"Content-Type", "application/vnd.api+json"}}, "k1", 415, orbit.CodeUnsupportedMediaType},
-		{"charset utf-8", [][2]string{{"Content-Type", "Application/JSON; Charset=\"UTF-8\""}}, "k2", 201, ""},
+		{"charset utf-8", [][2]string{{"Content-Type", "Application/JSON; Charset=\"UTF-8\""}}, "k2", 201, ""}, // AMB-057
 		{"charset latin", [][2]string{{"Content-Type", "application/json; charset=latin1"}}, "k1", 415, orbit.CodeUnsupportedMediaType},
 		{"charset twice", [][2]string{{"Content-Type", "application/json; charset=utf-8; Charset=utf-8"}}, "k1", 415, orbit.CodeUnsupportedMediaType},
 		{"other parameter", [][2]string{{"Content-Type", "application/json; profile=x"}}, "k1", 415, orbit.CodeUnsupportedMediaType},

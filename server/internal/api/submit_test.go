@@ -13,7 +13,7 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
-// SUB-050, SUB-051, API-030: the documented request gives the documented answer, member
+// SUB-050, SUB-051, API-030, AMB-074: the documented request gives the documented answer, member
 // by member and nothing else.
 // SUB-002, STATE-001.
 func TestSubmitAnswersTheDocumentedExample(t *testing.T) {

@@ -373,7 +373,7 @@ func TestClaimEventFailureRollsEverythingBack(t *testing.T) { // TEST-010, LIC-0
 	})
 }
 
-func TestTokensEndBeforeTheyWrap(t *testing.T) { // TEST-013, TEST-058, TOK-007, TOK-008, AMB-009, LIMIT-014
+func TestTokensEndBeforeTheyWrap(t *testing.T) { // TEST-013, TEST-058, TOK-007, TOK-008, AMB-009, AMB-010, LIMIT-014
 	const last = math.MaxUint64 - 1 // the largest token, 2^64-2
 	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
 		q := w.NewQueue("q")

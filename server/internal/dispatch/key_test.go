@@ -49,7 +49,7 @@ func TestKeysWithOneDigestAreNotTakenForOne(t *testing.T) { // KEY-015, TEST-028
 
 // A resource counts its own tokens: those of another say nothing of it, and neither does a
 // task's epoch, which falls from one task to the next while the token rises.
-func TestTokensAreOfTheResourceAndEpochsOfTheTask(t *testing.T) { // TOK-009, TOK-011, TEST-028
+func TestTokensAreOfTheResourceAndEpochsOfTheTask(t *testing.T) { // TOK-009, TOK-011, AMB-008, TEST-028
 	run(t, func(t *testing.T, w world, n node, _ *dbtest.DB) {
 		x := spec{Queue: w.NewQueue("a"), Key: "worn", MaxAttempts: 3, Idempotent: true}
 		later, fresh := x, x

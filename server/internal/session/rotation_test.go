@@ -88,7 +88,7 @@ func TestNoLaneIsForgotten(t *testing.T) { // REF-PRI-001
 func boardLaneOf(queue byte) int64 { return lanesOf(1, queue)[0].ID() }
 
 // One application with many free workers does not fill a claim's takers.
-func TestTakersAreChosenInTurnOverApplications(t *testing.T) { // REF-PRI-001
+func TestTakersAreChosenInTurnOverApplications(t *testing.T) { // REF-PRI-001, AMB-003
 	for range 10 { // maps are in no order
 		b := newBoard()
 		for range 100 {
