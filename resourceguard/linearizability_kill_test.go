@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -277,7 +276,7 @@ func beWriter(where string, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal([]byte(where), &place); err != nil {
 		return err
 	}
-	s := &store{address: place[0], engine: place[1], setting: settings(place[1])[0], retries: new(atomic.Int64)}
+	s := &store{address: place[0], engine: place[1], setting: settings(place[1])[0]}
 	var err error
 	if s.guard, err = resourceguard.New(s.dialect(), guardtest.Authorise, resourceguard.Config{}); err != nil {
 		return err
@@ -319,9 +318,22 @@ func (s *store) carryOut(ctx context.Context, o order) (reply, error) {
 		}
 		return reply{Verdict: resourceguard.Applied, Receipt: string(r.Receipt)}, err
 	case "raise":
-		return asReply(resourceguard.Result{}, s.Raise(ctx, resourceguard.Fence{Namespace: w.Namespace, Key: w.Key, Token: w.Token}))
+		return s.raiseOnly(ctx, resourceguard.Fence{Namespace: w.Namespace, Key: w.Key, Token: w.Token})
 	}
 	return s.writeAndDie(ctx, o, w)
+}
+
+func (s *store) raiseOnly(ctx context.Context, f resourceguard.Fence) (reply, error) {
+	tx, err := s.begin(ctx)
+	if err != nil {
+		return reply{}, err
+	}
+	defer tx.Rollback()
+	r, err := asReply(resourceguard.Result{}, s.guard.Raise(ctx, tx, f))
+	if err != nil {
+		return reply{}, err
+	}
+	return r, tx.Commit()
 }
 
 // writeAndDie writes, unless the order has it killed. A commit whose connection was killed
@@ -329,7 +341,7 @@ func (s *store) carryOut(ctx context.Context, o order) (reply, error) {
 func (s *store) writeAndDie(ctx context.Context, o order, w resourceguard.Write) (reply, error) {
 	tx, err := s.begin(ctx)
 	if err != nil {
-		return reply{}, s.counted(err)
+		return reply{}, err
 	}
 	defer tx.Rollback()
 	res, verdict := s.guard.Apply(ctx, tx, w, func(ctx context.Context, tx resourceguard.Tx) ([]byte, error) {
@@ -385,12 +397,16 @@ func die() {
 
 // killer returns what ends the connection of tx.
 func (s *store) killer(ctx context.Context, tx *sql.Tx) (func(), error) {
+	ask, kill := "SELECT CONNECTION_ID()", "KILL CONNECTION %d"
+	if s.engine == "postgres" {
+		ask, kill = "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d, 10000)" // and waits for its end
+	}
 	var id int64
-	if err := tx.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+	if err := tx.QueryRowContext(ctx, ask).Scan(&id); err != nil {
 		return nil, err
 	}
 	return func() {
-		if _, err := s.db.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id)); err != nil {
+		if _, err := s.db.ExecContext(ctx, fmt.Sprintf(kill, id)); err != nil {
 			fmt.Fprintln(os.Stderr, "kill connection:", err)
 			os.Exit(1)
 		}
