@@ -12,8 +12,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 if [[ -n ${ORBIT_BENCH_DSN:-} ]]; then
   exec go run . "$@"
 fi
-# Only guard needs a MariaDB, too. A server that is named is not started.
+# Only guard needs a MariaDB, too; benches start PostgreSQL themselves. A server that is
+# named is not started.
 mariadb=
 if [[ ${*: -1} =~ ^[a-z]+$ && ! ${*: -1} =~ ^(guard|all)$ ]]; then mariadb=none; fi
-ORBIT_TEST_DURABLE=1 ORBIT_TEST_MARIADB_DSN=$mariadb exec ../scripts/test-mysql.sh \
+ORBIT_TEST_DURABLE=1 ORBIT_TEST_MARIADB_DSN=$mariadb ORBIT_TEST_POSTGRES_DSN=none exec ../scripts/test-mysql.sh \
   bash -c 'ORBIT_BENCH_DSN=$ORBIT_TEST_MYSQL_DSN ORBIT_BENCH_MARIADB_DSN=$ORBIT_TEST_MARIADB_DSN exec go run . "$@"' bench "$@"
