@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/orbitkit/orbit/resourceguard"
@@ -19,6 +20,9 @@ const (
 // on one key that all clients want and on many keys, on each engine.
 func benchGuard(ctx context.Context, o options) error {
 	for _, engine := range guardEngines {
+		if !strings.Contains(engine.name, o.engine) {
+			continue
+		}
 		yard, err := engine.open(ctx, o)
 		if errors.Is(err, errMissing) {
 			fmt.Printf("guard, %s: left out: %v\n", engine.name, err)
@@ -70,27 +74,26 @@ func benchGuardKeys(ctx context.Context, o options, engine guardEngine, keys int
 		}
 	}
 	r := ratio{name: fmt.Sprintf("guard, %s, %s", engine.name, name)}
+	cpu := ratio{name: "  processor time"}
 	retries := int64(0)
 	for pair := range o.pairs {
-		rates := make(map[guardWriter]float64)
+		runs := make(map[guardWriter]guardResult)
 		order := []guardWriter{ours, floor}
 		if pair%2 == 1 {
 			order = []guardWriter{floor, ours}
 		}
 		for _, w := range order {
-			var again int64
 			var err error
-			rates[w], again, err = guardRun(ctx, w, engine, guardWrites(w.namespace(), keys, pair+2, guardClients*o.each))
-			if err != nil {
+			if runs[w], err = guardRun(ctx, w, engine, guardWrites(w.namespace(), keys, pair+2, guardClients*o.each)); err != nil {
 				return err
 			}
-			if w == guardWriter(ours) {
-				retries += again
-			}
 		}
-		r.add(rates[ours], rates[floor])
+		r.add(runs[ours].perSecond, runs[floor].perSecond)
+		cpu.add(runs[ours].cpu, runs[floor].cpu)
+		retries += runs[ours].retries
 	}
 	r.print()
+	cpu.printAs("µs a write, of this process")
 	fmt.Printf("%-28s %d writes of ours ended by a deadlock or lock wait\n", "", retries)
 	return nil
 }
@@ -101,11 +104,19 @@ type guardWriter interface {
 	write(ctx context.Context, w resourceguard.Write) error
 }
 
+// A guardResult is what a run came to.
+type guardResult struct {
+	perSecond float64
+	cpu       float64 // of this process, in microseconds a write
+	retries   int64   // writes that the database could not judge
+}
+
 // guardRun does all writes on the usual number of clients. A write that the database
 // could not judge is run again and counted.
-func guardRun(ctx context.Context, w guardWriter, engine guardEngine, writes []resourceguard.Write) (perSecond float64, retries int64, err error) {
+func guardRun(ctx context.Context, w guardWriter, engine guardEngine, writes []resourceguard.Write) (guardResult, error) {
 	var again atomic.Int64
-	perSecond, err = rate(guardClients, len(writes), func(i int) error {
+	before := cpuOfSelf()
+	perSecond, err := rate(guardClients, len(writes), func(i int) error {
 		for {
 			err := w.write(ctx, writes[i])
 			if err == nil || !errors.Is(err, resourceguard.ErrRetryable) && !engine.dialect.Transient(err) {
@@ -114,12 +125,12 @@ func guardRun(ctx context.Context, w guardWriter, engine guardEngine, writes []r
 			again.Add(1)
 		}
 	})
-	return perSecond, again.Load(), err
+	return guardResult{perSecond, float64(cpuOfSelf()-before) / float64(len(writes)), again.Load()}, err
 }
 
 // meetKeys writes once to each key.
 func meetKeys(ctx context.Context, w guardWriter, engine guardEngine, keys int) error {
-	_, _, err := guardRun(ctx, w, engine, guardWrites(w.namespace(), keys, 1, keys))
+	_, err := guardRun(ctx, w, engine, guardWrites(w.namespace(), keys, 1, keys))
 	return err
 }
 

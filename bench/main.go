@@ -48,6 +48,7 @@ import (
 type options struct {
 	dsn     string
 	mariadb string
+	engine  string // of guard
 	pairs   int
 	clients []int
 	each    int // transactions of one client in one run
@@ -88,6 +89,7 @@ func run(ctx context.Context) error {
 	var clients string
 	flag.StringVar(&o.dsn, "dsn", os.Getenv("ORBIT_BENCH_DSN"), "MySQL or MariaDB server on which databases may be made (default $ORBIT_BENCH_DSN)")
 	flag.StringVar(&o.mariadb, "mariadb", os.Getenv("ORBIT_BENCH_MARIADB_DSN"), "guard: MariaDB server on which databases may be made (default $ORBIT_BENCH_MARIADB_DSN); none leaves it out")
+	flag.StringVar(&o.engine, "engine", "", "guard: only engines whose name has this in it (MySQL, MariaDB, SQLite)")
 	flag.IntVar(&o.pairs, "pairs", 9, "interleaved pairs of runs")
 	flag.StringVar(&clients, "clients", "1,8", "enqueue: concurrent clients")
 	flag.IntVar(&o.each, "each", 300, "enqueue, submit, batch, guard: operations of one client in one run")
