@@ -7,13 +7,18 @@ import (
 	"testing"
 )
 
-// Check may stand in a program, which is to carry no package of tests.
-func TestSuiteNeedsNoTesting(t *testing.T) {
+// RG-004: Check may stand in a program, which is to carry no package of tests, and the guard
+// none of the server.
+func TestSuiteNeedsNeitherTestingNorTheServer(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if deps := strings.Fields(string(out)); slices.Contains(deps, "testing") || !slices.Contains(deps, "context") {
-		t.Errorf("the suite needs %v, want no testing", deps)
+	deps := strings.Fields(string(out))
+	unwanted := func(dep string) bool {
+		return dep == "testing" || strings.HasPrefix(dep, "github.com/orbitkit/orbit/server")
+	}
+	if slices.ContainsFunc(deps, unwanted) || !slices.Contains(deps, "github.com/orbitkit/orbit/resourceguard") {
+		t.Errorf("the suite needs %v", deps)
 	}
 }
