@@ -56,6 +56,10 @@ integration: ## run only the packages that test against databases, on all three 
 bench: ## measure against hand-written floors and print ratios (takes minutes)
 	bench/run.sh
 
+.PHONY: model
+model: ## check the model of lease and guard with Spin
+	docs/model/check.sh
+
 .PHONY: soak
 soak: ## kill, pause and restart everything under load for SOAK_MINUTES on each engine
 	scripts/c-compiler.sh

@@ -19,12 +19,7 @@ const (
 
 // addCPU adds the processor time used so far.
 func (w *workshop) addCPU(ctx context.Context, c counters) {
-	for name, who := range map[string]int{cpuSelf: syscall.RUSAGE_SELF, cpuChildren: syscall.RUSAGE_CHILDREN} {
-		var u syscall.Rusage
-		if syscall.Getrusage(who, &u) == nil {
-			c[name] = (u.Utime.Sec+u.Stime.Sec)*1_000_000 + u.Utime.Usec + u.Stime.Usec
-		}
-	}
+	c[cpuSelf], c[cpuChildren] = cpuUsed(syscall.RUSAGE_SELF), cpuUsed(syscall.RUSAGE_CHILDREN)
 	var file, folder string
 	if w.QueryRowContext(ctx, "SELECT @@pid_file, @@datadir").Scan(&file, &folder) == nil {
 		if !filepath.IsAbs(file) {
@@ -32,6 +27,16 @@ func (w *workshop) addCPU(ctx context.Context, c counters) {
 		}
 		c[cpuDatabase] = cpuOf(file)
 	}
+}
+
+func cpuOfSelf() int64 { return cpuUsed(syscall.RUSAGE_SELF) }
+
+func cpuUsed(who int) int64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(who, &u) != nil {
+		return 0
+	}
+	return (u.Utime.Sec+u.Stime.Sec)*1_000_000 + u.Utime.Usec + u.Stime.Usec
 }
 
 // cpuOf is the processor time of the process whose id is in file, or 0 if it runs

@@ -76,9 +76,14 @@ func (w *workshop) readCommitted() (*sql.DB, error) {
 
 // run runs one of our commands on the database and returns what it prints.
 func (w *workshop) run(ctx context.Context, command string, args ...string) (string, error) {
+	return runOn(ctx, "mysql:"+w.dsn, command, args...)
+}
+
+// runOn runs one of our commands on the database at address.
+func runOn(ctx context.Context, address, command string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/" + command}, args...)...)
 	c.Dir = ".."
-	c.Env = append(os.Environ(), "ORBIT_DATABASE=mysql:"+w.dsn)
+	c.Env = append(os.Environ(), "ORBIT_DATABASE="+address)
 	out, err := c.CombinedOutput()
 	return string(out), err
 }

@@ -21,11 +21,13 @@
 //	start    from the acknowledgement of a submit to the begin of its handler, at 100 per
 //	         second, against a hand-written loop
 //	idle     memory and statements of 10,000 idle worker connections
+//	guard    16 clients write through the resource guard, to one key and to 10,000, on MySQL,
+//	         MariaDB and SQLite, against the same statements by hand
 //
 // Runs are interleaved in pairs and the ratio is taken within a pair, since the speed of
 // a shared machine drifts. Only ratios count.
 //
-//	bench [-dsn user:password@tcp(host:port)/] [-pairs 9] [flags] [enqueue|relay|…|idle|all]
+//	bench [-dsn user:password@tcp(host:port)/] [-pairs 9] [flags] [enqueue|relay|…|guard|all]
 package main
 
 import (
@@ -45,6 +47,8 @@ import (
 
 type options struct {
 	dsn     string
+	mariadb string
+	engine  string // of guard
 	pairs   int
 	clients []int
 	each    int // transactions of one client in one run
@@ -84,9 +88,11 @@ func run(ctx context.Context) error {
 	var o options
 	var clients string
 	flag.StringVar(&o.dsn, "dsn", os.Getenv("ORBIT_BENCH_DSN"), "MySQL or MariaDB server on which databases may be made (default $ORBIT_BENCH_DSN)")
+	flag.StringVar(&o.mariadb, "mariadb", os.Getenv("ORBIT_BENCH_MARIADB_DSN"), "guard: MariaDB server on which databases may be made (default $ORBIT_BENCH_MARIADB_DSN); none leaves it out")
+	flag.StringVar(&o.engine, "engine", "", "guard: only engines whose name has this in it (MySQL, MariaDB, SQLite)")
 	flag.IntVar(&o.pairs, "pairs", 9, "interleaved pairs of runs")
 	flag.StringVar(&clients, "clients", "1,8", "enqueue: concurrent clients")
-	flag.IntVar(&o.each, "each", 300, "enqueue, submit, batch: operations of one client in one run")
+	flag.IntVar(&o.each, "each", 300, "enqueue, submit, batch, guard: operations of one client in one run")
 	flag.IntVar(&o.rows, "rows", 20000, "relay: rows to drain")
 	flag.IntVar(&o.senders, "senders", 4, "relay: requests in flight")
 	flag.IntVar(&o.tasks, "tasks", 20000, "drain: tasks; finish and nodes take half as many, backlog a fifth")
@@ -117,8 +123,8 @@ func run(ctx context.Context) error {
 	}
 	benches := map[string][]func(context.Context, options) error{
 		"enqueue": {benchEnqueue}, "relay": {benchRelay}, "submit": {benchSubmit}, "batch": {benchBatch}, "reading": {benchReading},
-		"drain": {benchDrain}, "finish": {benchFinish}, "nodes": {benchNodes}, "backlog": {benchBacklog}, "start": {benchStart}, "idle": {benchIdle},
-		"all": {benchEnqueue, benchRelay, benchSubmit, benchBatch, benchReading, benchDrain, benchFinish, benchNodes, benchBacklog, benchStart, benchIdle},
+		"drain": {benchDrain}, "finish": {benchFinish}, "nodes": {benchNodes}, "backlog": {benchBacklog}, "start": {benchStart}, "idle": {benchIdle}, "guard": {benchGuard},
+		"all": {benchEnqueue, benchRelay, benchSubmit, benchBatch, benchReading, benchDrain, benchFinish, benchNodes, benchBacklog, benchStart, benchIdle, benchGuard},
 	}
 	if benches[what] == nil {
 		return fmt.Errorf("unknown bench %q: %s", what, strings.Join(slices.Sorted(maps.Keys(benches)), ", "))

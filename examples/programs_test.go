@@ -68,7 +68,7 @@ func build(t *testing.T) binaries {
 }
 
 // alone are the examples that need no server, and have tests of their own.
-var alone = []string{"quickstart", "handoff-mysql"}
+var alone = []string{"quickstart", "handoff-mysql", "guarded-object"}
 
 // exampleNames returns the examples that need a server, from their folders.
 func exampleNames() ([]string, error) {

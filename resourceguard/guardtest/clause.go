@@ -13,7 +13,11 @@ import (
 // understood.
 func clauses() []clause {
 	return []clause{
-		script("StaleTokenIsRefused",
+		script("EqualTokenMayDoOtherOperations", // RG-002
+			present(5, "a").isApplied(),
+			present(5, "b").isApplied(),
+			present(5, "c").isApplied()),
+		script("StaleTokenIsRefused", // RG-001, RG-010
 			present(7, "a").isApplied(),
 			present(6, "b").isStale(7),
 			present(1, "b").isStale(7),
@@ -26,10 +30,12 @@ func clauses() []clause {
 			present(6, "a").isStaleThough(9, true),
 			present(6, "c").isStaleThough(9, false),
 			present(6, "a").content("other").isStaleThough(9, false)),
-		script("EqualTokenMayDoOtherOperations", // RG-002
+		script("EqualTokenOfAnotherAttemptIsACollision", // RG-002
 			present(5, "a").isApplied(),
-			present(5, "b").isApplied(),
-			present(5, "c").isApplied()),
+			present(5, "b").by("another").isCollision(),
+			present(5, "a").by("another").isCollision(),
+			present(5, "b").by("ATTEMPT-5").isCollision(),
+			present(5, "b").isApplied()),
 		script("RepeatIsAnsweredFromTheRecord", // RG-011
 			present(5, "a").isApplied(),
 			present(5, "a").isReplayed(receiptOf("a", 5)),
@@ -38,7 +44,7 @@ func clauses() []clause {
 			present(5, "none").isReplayed(""),
 			present(5, "bytes").answers("\x00\xff'\\").isApplied(),
 			present(5, "bytes").isReplayed("\x00\xff'\\")),
-		script("RepeatByALaterAttemptRaises",
+		script("RepeatByALaterAttemptRaises", // RG-011: the operation does not hang on token or attempt
 			present(5, "a").isApplied(),
 			present(9, "a").isReplayed(receiptOf("a", 5)),
 			present(8, "b").isStale(9),
@@ -51,20 +57,13 @@ func clauses() []clause {
 			present(5, "a").content("other").isConflict(),
 			present(6, "c").isApplied(),
 			present(6, "a").isReplayed(receiptOf("a", 5))),
-		script("EqualTokenOfAnotherAttemptIsACollision", // RG-002
-			present(5, "a").isApplied(),
-			present(5, "b").by("another").isCollision(),
-			present(5, "a").by("another").isCollision(),
-			present(5, "b").by("ATTEMPT-5").isCollision(),
-			present(5, "b").isApplied()),
 		script("OperationBelongsToItsKey", // AMB-042
 			present(5, "a").isApplied(),
 			present(5, "a").on("object/43").isApplied(),
-			present(5, "a").on("object/44").content("other").isApplied(),
-			present(5, "a").in("another").content("other").isApplied()),
-		script("TokensAreExact", tokens()...),
-		script("KeysAreBytes", onEach(step.on)...),
-		script("NamespacesAreBytes", onEach(step.in)...),
+			present(5, "a").on("object/44").content("other").isApplied()),
+		script("TokensAreExact", tokens()...),            // RG-009
+		script("KeysAreBytes", onEach(step.on)...),       // RG-008
+		script("NamespacesAreBytes", onEach(step.in)...), // RG-008
 		script("OperationsAreBytes", operations()...),
 		script("NamesAreNotJoined",
 			present(9, "a").in("a").on("b/c").isApplied(),
@@ -74,7 +73,7 @@ func clauses() []clause {
 			present(5, "a").in("a|b").on("c").isApplied(),
 			present(4, "a").in("a").on("b|c").isApplied()),
 		script("LongNamesAreKeptWhole", longNames()...),
-		script("InvalidInputIsRefused", invalidInput()...),
+		script("InvalidInputIsRefused", invalidInput()...), // RG-009, RG-010
 		script("NotAuthorisedIsRefused", // RG-001, RG-014
 			present(5, "a").in(Forbidden).isNotAllowed(),
 			present(5, "a").isApplied()),
@@ -86,13 +85,13 @@ func clauses() []clause {
 			present(8, "a").on("first contact").isAppliedButRolledBack(),
 			present(3, "a").on("first contact").isApplied()),
 		{"BusinessRefusalWritesNothing", businessRefusal},
+		{"StoresOpenedTwiceJudgeAlike", judgeAlike},    // RG-003
 		{"RaceOfFirstContact", raceOfFirstContact},     // RG-007
-		{"RaceOfShuffledTokens", raceOfShuffledTokens}, // RG-019
+		{"RaceOfShuffledTokens", raceOfShuffledTokens}, // RG-003, RG-019
 		{"RaceOfRollbacks", raceOfRollbacks},           // RG-018
 		{"RaceOfNewKeys", raceOfNewKeys},
 		{"RaceOfOneOperation", raceOfOneOperation},
 		{"RaceOfAttemptsAtOneOperation", raceOfAttempts},
-		{"StoresOpenedTwiceJudgeAlike", judgeAlike},
 		script("RaiseFencesOlderTokens", raises()...),
 		{"LookupTellsWhatWasApplied", lookupTellsWhatWasApplied},
 	}
@@ -174,6 +173,7 @@ func invalidInput() []step {
 		present(5, "a").in("").isInvalid(),
 		present(5, "a").on("").isInvalid(),
 		present(5, "a").by("").isInvalid(),
+		present(5, "a").content("").isInvalid(),
 		present(5, "a").on("a\xff").isInvalidOrApart(),
 		present(4, "a").on("a\xfe").isInvalidOrApart(),
 		present(3, "a").on("a\ufffd").isApplied(),

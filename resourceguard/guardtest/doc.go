@@ -14,5 +14,6 @@
 //
 // What a store cannot do is reported as not evaluated, never as passed: it lacks one
 // of the optional interfaces [Raiser], [Looker] and [Reopener], or answers
-// [ErrUnsupported].
+// [ErrUnsupported]. A race in which no two writes were under way at the same moment
+// proves nothing: it is run again, and reported as not evaluated if that never happens.
 package guardtest

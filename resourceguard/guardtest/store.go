@@ -42,7 +42,8 @@ var (
 	// ErrBusiness is the refusal of a business write, see [Refuse].
 	ErrBusiness = errors.New("guardtest: the business refuses")
 
-	// ErrUnsupported is returned for what a store cannot do.
+	// ErrUnsupported is returned for what a store cannot do, and reported for what could
+	// not be evaluated.
 	ErrUnsupported = errors.New("guardtest: not supported by the store")
 )
 

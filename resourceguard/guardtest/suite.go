@@ -5,25 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"testing"
 )
 
 // Open returns an empty store. It is called once for each clause.
 type Open func(ctx context.Context) (Store, error)
 
-// A Problem is a clause that a store breaks.
+// A Problem is a clause that a store breaks, or one that could not be evaluated.
 type Problem struct {
 	Clause string // name of the clause, such as StaleTokenIsRefused
-	Err    error  // what was seen and what was wanted
+
+	// Err tells what was seen and what was wanted. It wraps [ErrUnsupported] if the
+	// clause could not be evaluated.
+	Err error
 }
 
 // String returns clause and error.
 func (p Problem) String() string { return p.Clause + ": " + p.Err.Error() }
 
-// Run tests a guard, one subtest for each clause.
-func Run(t *testing.T, open Open) {
+// A T is what Run needs of a *testing.T, so that this package needs no testing.
+type T[S any] interface {
+	Run(name string, test func(S)) bool
+	Context() context.Context
+	Error(args ...any)
+	Skip(args ...any)
+}
+
+// Run tests a guard, one subtest for each clause: Run(t, open) in a test. What cannot be
+// evaluated is skipped.
+func Run[S T[S]](t S, open Open) {
 	for _, c := range clauses() {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.name, func(t S) {
 			err := c.judge(t.Context(), open)
 			if errors.Is(err, ErrUnsupported) {
 				t.Skip(err)
@@ -35,19 +46,17 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
-// Check returns the clauses that a guard breaks and those that could not be
-// evaluated. No problem and nothing skipped means that it conforms.
-func Check(ctx context.Context, open Open) (problems []Problem, skipped []string) {
+// Check does what Run does outside of tests. It returns the clauses that a guard breaks
+// and those that could not be evaluated, told apart by errors.Is(p.Err, ErrUnsupported),
+// in the order in which a broken guard is best understood. None means that it conforms.
+func Check(ctx context.Context, open Open) []Problem {
+	var problems []Problem
 	for _, c := range clauses() {
-		err := c.judge(ctx, open)
-		switch {
-		case errors.Is(err, ErrUnsupported):
-			skipped = append(skipped, c.name)
-		case err != nil:
+		if err := c.judge(ctx, open); err != nil {
 			problems = append(problems, Problem{Clause: c.name, Err: err})
 		}
 	}
-	return problems, skipped
+	return problems
 }
 
 // A clause is one promise of a guard.

@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -21,10 +23,14 @@ import (
 type toy struct {
 	fault string
 
-	mu   sync.Mutex
-	rows map[string]row
-	ops  map[string]resourceguard.Record
-	logs map[string][]guardtest.Entry
+	waiting *atomic.Int32 // calls that want the lock
+	holder  *atomic.Value // place of the one that has it
+	mu      *sync.Mutex
+	rows    map[string]row
+	ops     map[string]resourceguard.Record
+	logs    map[string][]guardtest.Entry
+
+	calls map[string]int // how often a key was wanted
 }
 
 type row struct {
@@ -34,55 +40,97 @@ type row struct {
 
 func newToy(fault string) *toy {
 	return &toy{
-		fault: fault,
+		fault: fault, mu: new(sync.Mutex), waiting: new(atomic.Int32), holder: new(atomic.Value),
 		rows:  make(map[string]row),
 		ops:   make(map[string]resourceguard.Record),
 		logs:  make(map[string][]guardtest.Entry),
+		calls: make(map[string]int),
 	}
 }
 
 func (t *toy) is(fault string) bool { return t.fault == fault }
 
+// Reopen shares everything, but for a toy that keeps in its process what belongs into
+// the store.
+func (t *toy) Reopen(context.Context) (guardtest.Store, error) {
+	other := *t
+	if t.is("keeps the maximum in its process") {
+		other.rows = maps.Clone(t.rows)
+	}
+	return &other, nil
+}
+
 // pause lets others in where the fault tears the atomic step apart.
 func (t *toy) pause() {
 	t.mu.Unlock()
-	runtime.Gosched()
+	for range 20 {
+		runtime.Gosched()
+	}
 	t.mu.Lock()
+}
+
+// lock makes a call wait for the others; it lets them come first, so that they meet.
+func (t *toy) lock(place string) error {
+	t.waiting.Add(1)
+	defer t.waiting.Add(-1)
+	if !t.is("hasty") {
+		runtime.Gosched()
+	}
+	if !t.mu.TryLock() {
+		if t.is("locks the keys beside it") && t.holder.Load() != place {
+			return errors.New("locked")
+		}
+		t.mu.Lock()
+	}
+	t.holder.Store(place)
+	if t.is("locks the keys beside it") {
+		runtime.Gosched()
+	}
+	return nil
 }
 
 func (t *toy) Apply(ctx context.Context, w resourceguard.Write, receipt []byte, end guardtest.End) (resourceguard.Result, error) {
 	if err := t.refuse(ctx, w.Namespace, w.Key, w.Attempt, w.Operation, w.Token); err != nil {
 		return resourceguard.Result{}, err
 	}
-	if !t.mu.TryLock() {
-		if t.is("one key at a time") {
-			return resourceguard.Result{}, errors.New("locked")
-		}
-		t.mu.Lock()
+	if len(w.Content) == 0 && !t.is("takes empty contents") {
+		return resourceguard.Result{}, resourceguard.ErrInvalid
+	}
+	if err := t.lock(w.Namespace + "\x00" + w.Key); err != nil {
+		return resourceguard.Result{}, err
 	}
 	defer t.mu.Unlock()
-	if t.is("one key at a time") {
-		runtime.Gosched()
-	}
 	at, op := t.row(w.Namespace, w.Key), t.op(w.Namespace, w.Key, w.Operation)
+	t.calls[at]++
 	seen, done := t.rows[at], t.ops[op]
 	repeat := done.Token > 0
-	if repeat && t.is("looks for repeats before attempts") && w.Token == seen.highest {
+	if repeat && t.is("looks for repeats before attempts") && w.Token == seen.highest && done.Digest == digest(w) {
 		return resourceguard.Result{Verdict: resourceguard.Replayed, Receipt: done.Receipt}, nil
 	}
 	if repeat && t.is("answers stale repeats") && done.Digest == digest(w) {
 		return resourceguard.Result{Verdict: resourceguard.Replayed, Receipt: done.Receipt}, nil
 	}
-	if t.is("asks first, writes later") || t.is("looks for repeats before the lock") || t.is("last first contact wins") && seen.highest == 0 {
+	switch {
+	case t.is("last first contact wins") && seen.highest == 0,
+		t.is("asks first, writes later on busy keys") && t.calls[at] > 16:
 		t.pause()
-	}
-	if t.is("looks for repeats before the lock") {
+		done = t.ops[op]
+		repeat = done.Token > 0
+	case t.is("looks for repeats before the lock"):
+		t.pause()
 		seen = t.rows[at]
+	case t.is("looks for repeats of others before the lock"):
+		t.pause()
+		seen = t.rows[at]
+		if now := t.ops[op]; now.Attempt == w.Attempt {
+			done, repeat = now, true
+		}
 	}
 	if err := t.judge(seen, w.Token, w.Attempt); err != nil {
 		var stale *resourceguard.StaleError
 		if errors.As(err, &stale) {
-			stale.AlreadyApplied = repeat && done.Digest == digest(w) && !t.is("never tells what was applied") || t.is("always tells it was applied")
+			same := done.Digest == digest(w) || t.is("tells it was applied with other content")
+			stale.AlreadyApplied = repeat && same && !t.is("never tells what was applied")
 		}
 		return resourceguard.Result{}, err
 	}
@@ -122,7 +170,7 @@ func (t *toy) write(at, op string, seen row, w resourceguard.Write, receipt []by
 	res := resourceguard.Result{Verdict: resourceguard.Applied, Receipt: receipt}
 	switch {
 	case end == guardtest.RollBack:
-		if t.is("remembers the rolled back token") || t.is("remembers the raced rollback") {
+		if t.is("remembers the rolled back token") || t.is("remembers the raced rollback") && t.waiting.Load() > 0 {
 			t.raise(at, seen, w.Token, w.Attempt)
 		}
 		if t.is("remembers the rolled back record") {

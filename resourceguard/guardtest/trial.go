@@ -74,8 +74,10 @@ func (t *trial) checkLogs(ctx context.Context) error {
 
 // stores returns the store twice if it can be reopened, so that writers use both.
 func (t *trial) stores(ctx context.Context) ([]Store, error) {
-	if err := t.reopen(ctx); err != nil && !errors.Is(err, ErrUnsupported) {
-		return nil, err
+	if len(t.others) == 0 {
+		if err := t.reopen(ctx); err != nil && !errors.Is(err, ErrUnsupported) {
+			return nil, err
+		}
 	}
 	return append([]Store{t.store}, t.others...), nil
 }
