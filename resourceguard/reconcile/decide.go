@@ -120,7 +120,7 @@ func overtaken(err error) error {
 
 const (
 	tries    = 4
-	tryPause = 100 * time.Millisecond // doubled with each try
+	tryPause = 50 * time.Millisecond // doubled with each try
 )
 
 // insist repeats a write with an unknown outcome, the same under the same key, a few

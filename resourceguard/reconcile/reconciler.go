@@ -91,6 +91,9 @@ func (r *Reconciler) Once(ctx context.Context) (Counts, error) {
 				return counts, fmt.Errorf("reconcile: queue %s: %w", queue, errors.Join(first, err))
 			}
 			f := r.look(ctx, t)
+			if f.Outcome == Undecided && ctx.Err() != nil { // nothing is known of it but that the pass was ended
+				return counts, errors.Join(first, context.Cause(ctx))
+			}
 			r.tell(ctx, f, &counts)
 			if f.Outcome == Undecided && first == nil {
 				first = fmt.Errorf("reconcile: task %s: %w", f.TaskID, f.Err)

@@ -38,21 +38,28 @@ type scene struct {
 	table  *dbtest.DB
 	guard  *resourceguard.Guard
 
-	mu   sync.Mutex
-	held map[string]chan string // by task: what became of a write that was held up
-	let  map[string]chan struct{}
+	held *heldWrites
 }
 
-func onEngines(t *testing.T, f func(s *scene)) {
-	t.Helper()
-	for _, engine := range dbtest.Engines() {
-		t.Run(engine, func(t *testing.T) { f(newScene(t, engine)) })
-	}
+// heldWrites are the writes that wait for a test to let them go.
+type heldWrites struct {
+	mu     sync.Mutex
+	became map[string]chan string // by task: what became of it
+	let    map[string]chan struct{}
+}
+
+// try runs a subtest on the scene, with keys of its own.
+func (s *scene) try(name string, f func(s *scene)) {
+	s.Run(name, func(t *testing.T) {
+		part := *s
+		part.T = t
+		f(&part)
+	})
 }
 
 func newScene(t *testing.T, engine string) *scene {
 	t.Helper()
-	s := &scene{T: t, engine: engine, held: map[string]chan string{}, let: map[string]chan struct{}{}}
+	s := &scene{T: t, engine: engine, held: &heldWrites{became: map[string]chan string{}, let: map[string]chan struct{}{}}}
 	db := dbtest.Open(t, engine, migrations.Server)
 	s.openTable()
 	s.serve(db)
@@ -175,11 +182,11 @@ func (s *scene) take(ctx context.Context, resource *guardworker.Resource, e work
 	case e.Task.RetryOf != "" && !do.Again:
 		return write(ctx)
 	case do.Hold:
-		held, let := s.hold(e.Task.ID)
+		became, let := s.hold(e.Task.ID)
 		go func() { // the part of a program that goes on after the attempt is over
 			<-let
 			_, err := write(context.WithoutCancel(ctx))
-			held <- fmt.Sprint(err)
+			became <- fmt.Sprint(err)
 		}()
 	case do.Write:
 		if _, err := write(ctx); err != nil {
@@ -190,13 +197,14 @@ func (s *scene) take(ctx context.Context, resource *guardworker.Resource, e work
 }
 
 // hold returns the channels by which a write is let go, and tells what became of it.
-func (s *scene) hold(task string) (held chan string, let chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held[task] == nil {
-		s.held[task], s.let[task] = make(chan string, 1), make(chan struct{})
+func (s *scene) hold(task string) (became chan string, let chan struct{}) {
+	h := s.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.became[task] == nil {
+		h.became[task], h.let[task] = make(chan string, 1), make(chan struct{})
 	}
-	return s.held[task], s.let[task]
+	return h.became[task], h.let[task]
 }
 
 // submit submits a task with this key and waits until it is in NEEDS_REVIEW.
@@ -274,15 +282,18 @@ func (s *scene) taken(operation string) (n int) {
 }
 
 // retriesOf returns the tasks that repeat a task by hand.
-func (s *scene) retriesOf(id string) (ids []string) {
+func (s *scene) retriesOf(task orbit.Task) (ids []string) {
 	s.Helper()
 	for t, err := range s.client.Tasks(s.Context(), orbit.ListTasksRequest{QueueID: s.creds.QueueID, Limit: 100}) {
 		if err != nil {
 			s.Fatal(err)
 		}
+		if t.ConcurrencyKey != task.ConcurrencyKey {
+			continue
+		}
 		if full, err := s.client.GetTask(s.Context(), t.ID); err != nil {
 			s.Fatal(err)
-		} else if full.RetryOf == id {
+		} else if full.RetryOf == task.ID {
 			ids = append(ids, t.ID)
 		}
 	}
