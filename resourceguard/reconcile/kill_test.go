@@ -147,8 +147,8 @@ func isMadeUpForAfterAKill(s *scene) {
 
 // A lossy carries requests and loses answers of commands.
 type lossy struct {
-	lose int // answers of each command
-	seen map[string][]string
+	lose map[string]int      // answers, by command
+	seen map[string][]string // keys, by command
 }
 
 func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -158,7 +158,7 @@ func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	l.seen[act] = append(l.seen[act], r.Header.Get(orbit.HeaderIdempotencyKey))
-	if len(l.seen[act]) <= l.lose {
+	if len(l.seen[act]) <= l.lose[act] {
 		resp.Body.Close()
 		return nil, syscall.ECONNRESET
 	}
@@ -170,7 +170,7 @@ func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestALostAnswerIsAskedForAgain(t *testing.T) { // REF-REV-002
 	s := newScene(t, dbtest.SQLite)
 	task := s.submit("key", work{}, guarded)
-	few := &lossy{lose: 1, seen: map[string][]string{}}
+	few := &lossy{lose: map[string]int{"review": 1, "retry": 1}, seen: map[string][]string{}}
 	found, err := s.once(s.connect(few), s.store(), reconcile.Retry, reconcile.Config{})
 	if err != nil || found[task.ID].Outcome != reconcile.Retried || len(s.retriesOf(task)) != 1 {
 		s.Fatalf("found %+v, %v, %d retries; want retried once", found[task.ID], err, len(s.retriesOf(task)))
@@ -181,20 +181,24 @@ func TestALostAnswerIsAskedForAgain(t *testing.T) { // REF-REV-002
 		}
 	}
 
-	other := s.submit("other", work{}, guarded)
-	all := &lossy{lose: 100, seen: map[string][]string{}}
-	observed := map[string]reconcile.Finding{}
-	r := s.reconciler(s.connect(all), s.store(), reconcile.Retry, reconcile.Config{Observer: func(f reconcile.Finding) { observed[f.TaskID] = f }})
-	if _, err := r.Once(s.Context()); err == nil || observed[other.ID].Outcome != reconcile.Undecided {
-		s.Fatalf("found %+v, %v; want undecided", observed[other.ID], err)
-	}
-	s.state(other.ID, orbit.StateFailed) // it was done; nobody has said so
-	all.lose = 0
-	if _, err := r.Once(s.Context()); err != nil || observed[other.ID].Outcome != reconcile.Retried {
-		s.Fatalf("found %+v, %v; want the owed retry", observed[other.ID], err)
-	}
-	if n := len(s.retriesOf(other)); n != 1 {
-		s.Errorf("%d retries, want 1", n)
+	for _, absent := range []reconcile.Absent{reconcile.Fail, reconcile.Retry} {
+		other := s.submit(fmt.Sprint("other", absent), work{}, guarded)
+		all := &lossy{lose: map[string]int{"review": 100}, seen: map[string][]string{}}
+		observed := map[string]reconcile.Finding{}
+		r := s.reconciler(s.connect(all), s.store(), absent, reconcile.Config{Observer: func(f reconcile.Finding) { observed[f.TaskID] = f }})
+		if _, err := r.Once(s.Context()); err == nil || observed[other.ID].Outcome != reconcile.Undecided {
+			s.Fatalf("found %+v, %v; want undecided", observed[other.ID], err)
+		}
+		s.state(other.ID, orbit.StateFailed) // it was done; nobody has said so
+		all.lose = nil
+		clear(observed)
+		if _, err := r.Once(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+		want := map[reconcile.Absent]reconcile.Outcome{reconcile.Retry: reconcile.Retried}[absent]
+		if n := len(s.retriesOf(other)); observed[other.ID].Outcome != want || absent == reconcile.Retry != (n == 1) {
+			s.Errorf("found %+v, %d retries; want %q", observed[other.ID], n, want)
+		}
 	}
 }
 
