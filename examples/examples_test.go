@@ -47,7 +47,7 @@ func names(t *testing.T) []string {
 	return names
 }
 
-// EX-001, EX-011, EX-012, EX-013, EX-014, TEST-029, LIST-018, CLI-006, REF-HEALTH-001: each example that is
+// EX-001, EX-011, EX-012, EX-013, EX-014, TEST-029, LIST-018, CLI-006, REF-HEALTH-001, RG-003: each example that is
 // here runs to the output that README.md prints, again and again and beside the others.
 func TestExamplesRunToTheirExactOutput(t *testing.T) {
 	outputs, examples := printed(t), names(t)

@@ -71,6 +71,8 @@ func (g *Guard) transactOnce(ctx context.Context, db *sql.DB, f func(ctx context
 	switch err := tx.Commit(); {
 	case errors.Is(err, sql.ErrTxDone): // f or the end of ctx has rolled it back
 		return fmt.Errorf("commit: %w", err)
+	case g.dialect.Transient(err): // the engine has refused it, as PostgreSQL may at SERIALIZABLE
+		return g.retryable(err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnknownCommit, err)
 	}

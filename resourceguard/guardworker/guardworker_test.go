@@ -169,6 +169,9 @@ func TestAnyOneFaultEndsInWhatIsKnown(t *testing.T) { // RG-005, RG-011
 				if hit == dbfault.Commit && fired {
 					commits++
 				}
+				if runAgain := fired && (hit == dbfault.Commit || way(nth).Refused()); runAgain && r.Outcome != orbit.OutcomeSucceeded {
+					t.Errorf("call %d %v: ended %+v, want a second run that succeeds", nth, way(nth), r)
+				}
 				r = s.run(attempt("key", op, token+1), s.resource.Fence)
 				if n := s.taken(op); r.Outcome != orbit.OutcomeSucceeded || string(r.Result) != s.receipt || n != 1 {
 					t.Errorf("call %d %v, the attempt after: ended %+v with %d writes", nth, way(nth), r, n)

@@ -42,6 +42,9 @@ type Rule struct {
 type Config struct {
 	// Interval is the pause between two passes of Run. Default 30s.
 	Interval time.Duration
+	// Timeout bounds the work on one task, so that a store that does not answer holds up
+	// no other. Default 1m.
+	Timeout time.Duration
 	// RetryFirst and RetryMost bound the exponential back-off, with jitter, after a pass
 	// that met an error. Defaults 1s and 5m.
 	RetryFirst, RetryMost time.Duration
@@ -72,6 +75,7 @@ const (
 
 func (c Config) withDefaults() Config {
 	c.Interval = cmp.Or(c.Interval, 30*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, time.Minute)
 	c.RetryFirst = cmp.Or(c.RetryFirst, time.Second)
 	c.RetryMost = cmp.Or(c.RetryMost, 5*time.Minute)
 	c.MaxAge = cmp.Or(c.MaxAge, longestAge)
@@ -88,8 +92,8 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	switch {
-	case c.Interval < 0:
-		return fmt.Errorf("reconcile: Interval %v must not be negative", c.Interval)
+	case c.Interval < 0 || c.Timeout < 0:
+		return fmt.Errorf("reconcile: Interval %v and Timeout %v must not be negative", c.Interval, c.Timeout)
 	case c.RetryFirst < 0 || c.RetryMost < c.RetryFirst:
 		return fmt.Errorf("reconcile: RetryFirst %v must not be negative and RetryMost %v not less", c.RetryFirst, c.RetryMost)
 	case c.MaxAge < 0 || c.MaxAge > longestAge:

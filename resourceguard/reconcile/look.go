@@ -4,14 +4,19 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/resourceguard"
 )
 
+var errTimeout = errors.New("Config.Timeout is over")
+
 // look makes of one listed task what can be made of it.
 func (r *Reconciler) look(ctx context.Context, listed orbit.Task) Finding {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.Timeout, errTimeout)
+	defer cancel()
 	f := Finding{TaskID: listed.ID, QueueID: listed.QueueID, Handler: Handler{listed.Handler, listed.HandlerVersion}}
 	p, err := r.prove(ctx, listed)
 	if err == nil {
@@ -26,6 +31,9 @@ func (r *Reconciler) look(ctx context.Context, listed orbit.Task) Finding {
 		f.Outcome = Overtaken
 	default:
 		f.Outcome, f.Err = Undecided, err
+		if context.Cause(ctx) == errTimeout {
+			f.Err = fmt.Errorf("%w: %w", errTimeout, err)
+		}
 	}
 	return f
 }

@@ -242,6 +242,33 @@ func TestAbsenceThatProvesNothingIsLeft(t *testing.T) { // AMB-073
 	s.state(old.ID, orbit.StateNeedsReview)
 }
 
+// A stuck store answers to nothing but the end of its context.
+type stuck struct{ reconcile.Store }
+
+func (s stuck) Raise(ctx context.Context, f resourceguard.Fence) error {
+	if f.Key == "stuck" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.Store.Raise(ctx, f)
+}
+
+// A store that does not answer for one key leaves its task undecided, is told of, and holds
+// up no other.
+func TestAStuckStoreHoldsUpNoOtherTask(t *testing.T) {
+	s := newScene(t, dbtest.SQLite)
+	other := s.submit("other", work{}, guarded)
+	task := s.submit("stuck", work{}, guarded) // the newest comes first
+	found, err := s.once(s.client, stuck{s.store()}, reconcile.Fail, reconcile.Config{Timeout: 200 * time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), "Config.Timeout") || found[task.ID].Outcome != reconcile.Undecided {
+		t.Errorf("found %+v, %v; want undecided because of the timeout", found[task.ID], err)
+	}
+	if found[other.ID].Outcome != reconcile.Failed {
+		t.Errorf("found %+v, want failed", found[other.ID])
+	}
+	s.state(task.ID, orbit.StateNeedsReview)
+}
+
 func TestConfigurationIsHeldToItsRules(t *testing.T) {
 	client, err := orbit.NewClient("http://127.0.0.1:1", "token", orbit.ClientConfig{})
 	if err != nil {
@@ -275,6 +302,7 @@ func TestConfigurationIsHeldToItsRules(t *testing.T) {
 		{"must have a Store", client, queues, rule(guarded, nil, reconcile.Fail), reconcile.Config{}},
 		{"Fail or Retry", client, queues, rule(guarded, memory, 0), reconcile.Config{}},
 		{"Interval", client, queues, good, reconcile.Config{Interval: -1}},
+		{"Timeout", client, queues, good, reconcile.Config{Timeout: -1}},
 		{"RetryFirst", client, queues, good, reconcile.Config{RetryFirst: time.Hour}},
 		{"MaxAge", client, queues, good, reconcile.Config{MaxAge: orbit.IdempotencyRetention}},
 		{"MaxRetries", client, queues, good, reconcile.Config{MaxRetries: 21}},
