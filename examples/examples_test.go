@@ -47,7 +47,7 @@ func names(t *testing.T) []string {
 	return names
 }
 
-// EX-001, EX-011, EX-012, EX-013, EX-014, TEST-029, LIST-018, CLI-006, REF-HEALTH-001: each example that is
+// EX-001, EX-011, EX-012, EX-013, EX-014, TEST-029, LIST-018, CLI-006, REF-HEALTH-001, RG-003: each example that is
 // here runs to the output that README.md prints, again and again and beside the others.
 func TestExamplesRunToTheirExactOutput(t *testing.T) {
 	outputs, examples := printed(t), names(t)
@@ -60,14 +60,14 @@ func TestExamplesRunToTheirExactOutput(t *testing.T) {
 	for _, engine := range dbtest.Engines() {
 		t.Run(engine, func(t *testing.T) {
 			i := install(t, programs, engine)
-			check := func(t *testing.T, name string) {
-				r := programs.run(t, i.env(), name)
+			check := func(t *testing.T, name string, env ...string) {
+				r := programs.run(t, append(i.env(), env...), name)
 				if want := outputs[name]; r.code != 0 || r.out != want || r.err != "" || want == "" {
 					t.Errorf("exit %d\n%s\nREADME.md has\n%s\nstderr: %s", r.code, r.out, want, r.err)
 				}
 			}
 			for _, name := range examples {
-				t.Run(name, func(t *testing.T) { check(t, name) })
+				t.Run(name, func(t *testing.T) { check(t, name, guardedDatabase(t, name, engine)...) })
 			}
 			t.Run("together", func(t *testing.T) {
 				for _, name := range slices.DeleteFunc(slices.Clone(examples), func(n string) bool { return n == lonely }) {
@@ -81,6 +81,16 @@ func TestExamplesRunToTheirExactOutput(t *testing.T) {
 			t.Run("Shell", func(t *testing.T) { shell(t, i) })
 		})
 	}
+}
+
+// guardedDatabase gives the example that has a database of its own one on this engine. In
+// the other runs it makes a SQLite file.
+func guardedDatabase(t *testing.T, name, engine string) []string {
+	t.Helper()
+	if name != "guarded-resource" {
+		return nil
+	}
+	return []string{"GUARDED_DATABASE=" + dbtest.Open(t, engine).Address}
 }
 
 // interrupt stops the example that changes the application in the middle: it puts back what
