@@ -54,7 +54,7 @@ func mustHold(t testing.TB, s *store, highest uint64, log ...guardtest.Entry) {
 		t.Errorf("log holds %v, want %v", got, log)
 	}
 	var seen uint64
-	err = s.db.QueryRowContext(t.Context(), "SELECT highest FROM orbit_guard_key WHERE resource_key = ?", []byte("object/42")).
+	err = s.db.QueryRowContext(t.Context(), s.dialect().Bind("SELECT highest FROM orbit_guard_key WHERE resource_key = ?"), []byte("object/42")).
 		Scan(s.dialect().ScanUint64(&seen))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		t.Fatal(err)
