@@ -73,8 +73,7 @@ func postgresSettings() []setting {
 		isolation sql.IsolationLevel
 		mode      string
 	}{
-		{sql.LevelReadCommitted, "cache_statement"}, {sql.LevelReadUncommitted, "cache_describe"},
-		{sql.LevelRepeatableRead, "simple_protocol"}, {sql.LevelSerializable, "exec"},
+		{sql.LevelReadCommitted, "cache_statement"}, {sql.LevelRepeatableRead, "simple_protocol"}, {sql.LevelSerializable, "exec"},
 	} {
 		all = append(all, setting{
 			name:      fmt.Sprintf("%s, %s", s.isolation, s.mode),
@@ -161,7 +160,7 @@ func openPool(address string, s setting) (*sql.DB, error) {
 func openPostgres(address string, s setting) (*sql.DB, error) {
 	pool, err := sql.Open("pgx", withFlags(address, s.flags))
 	if err == nil {
-		pool.SetMaxIdleConns(8)
+		pool.SetMaxIdleConns(16) // a connection is a process of the server
 	}
 	return pool, err
 }
@@ -170,7 +169,7 @@ func openPostgres(address string, s setting) (*sql.DB, error) {
 func withFlags(dsn string, flags map[string]string) string {
 	var query []string
 	for name, value := range flags {
-		query = append(query, name+"="+url.PathEscape(value))
+		query = append(query, name+"="+strings.ReplaceAll(url.QueryEscape(value), "+", "%20"))
 	}
 	mark := "?"
 	if strings.Contains(dsn, mark) {
