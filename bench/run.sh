@@ -10,6 +10,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 if [[ -n ${ORBIT_BENCH_DSN:-} ]]; then
   exec go run . "$@"
 fi
-# A MariaDB that is never asked for is named, so that none is started.
-ORBIT_TEST_DURABLE=1 ORBIT_TEST_MARIADB_DSN=none exec ../scripts/test-mysql.sh \
+# Servers that are never asked for are named, so that none is started.
+ORBIT_TEST_DURABLE=1 ORBIT_TEST_MARIADB_DSN=none ORBIT_TEST_POSTGRES_DSN=none exec ../scripts/test-mysql.sh \
   bash -c 'ORBIT_BENCH_DSN=$ORBIT_TEST_MYSQL_DSN exec go run . "$@"' bench "$@"

@@ -283,10 +283,10 @@ const (
 		SELECT table_name, '', '', table_comment FROM information_schema.tables
 		WHERE table_schema = DATABASE() AND table_name LIKE 'orbit\_guard\_%'`
 	postgresColumns = `
-		SELECT table_name, column_name, data_type, COALESCE(col_description(table_name::regclass, ordinal_position), '')
-		FROM information_schema.columns
-		WHERE table_schema = current_schema() AND table_name LIKE 'orbit\_guard\_%'
+		SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), COALESCE(col_description(c.oid, a.attnum), '')
+		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+		WHERE c.relnamespace = to_regnamespace(current_schema()::TEXT) AND c.relkind = 'r' AND c.relname LIKE 'orbit\_guard\_%'
 		UNION ALL
-		SELECT table_name, '', '', COALESCE(obj_description(table_name::regclass), '') FROM information_schema.tables
-		WHERE table_schema = current_schema() AND table_name LIKE 'orbit\_guard\_%'`
+		SELECT relname, '', '', COALESCE(obj_description(oid), '') FROM pg_class
+		WHERE relnamespace = to_regnamespace(current_schema()::TEXT) AND relkind = 'r' AND relname LIKE 'orbit\_guard\_%'`
 )
