@@ -200,6 +200,32 @@ func TestKeptRaiseUndoesOnlyItsOwnWrite(t *testing.T) {
 	})
 }
 
+// TestARefusalByTheDatabaseKeepsTheRaise: a violated constraint is the word of the business,
+// also where it has ended the transaction but for the savepoint (PostgreSQL).
+func TestARefusalByTheDatabaseKeepsTheRaise(t *testing.T) {
+	onEngines(t, func(t *testing.T, db *dbtest.DB) {
+		s := openStore(t, db, settings(db.Engine)[0], resourceguard.Config{KeepRaise: true})
+		mustApply(t, s, write(5, "a"))
+		err := inTx(t, s, func(tx *sql.Tx) error {
+			_, err := s.guard.Apply(t.Context(), tx, write(9, "b"), func(ctx context.Context, tx resourceguard.Tx) ([]byte, error) {
+				if err := s.append(ctx, tx, write(9, "b")); err != nil {
+					return nil, err
+				}
+				_, err := tx.ExecContext(ctx, "INSERT INTO log (namespace) VALUES (NULL)")
+				return nil, err
+			})
+			if !errors.Is(err, resourceguard.ErrRefused) || errors.Is(err, resourceguard.ErrRetryable) {
+				t.Errorf("Apply = %v, want ErrRefused", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("commit of the raise: %v", err)
+		}
+		mustHold(t, s, 9, guardtest.Entry{Token: 5, Operation: "a"})
+	})
+}
+
 func TestRecordTellsWhatWasApplied(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *dbtest.DB) {
 		s := openStore(t, db, settings(db.Engine)[0], resourceguard.Config{})

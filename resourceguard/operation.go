@@ -138,11 +138,24 @@ func (g *Guard) tellApplied(ctx context.Context, tx Tx, w Write, refusal error) 
 // keepReceipt stores what fn returned with the operation of w.
 func (g *Guard) keepReceipt(ctx context.Context, tx Tx, w Write, receipt []byte) error {
 	if len(receipt) == 0 {
-		return nil
+		return g.proveAlive(ctx, tx)
 	}
 	_, err := tx.ExecContext(ctx, g.sql.storeReceipt, receipt, []byte(w.Namespace), []byte(w.Key), []byte(w.Operation))
 	if err != nil {
 		return fmt.Errorf("store receipt: %w", err)
+	}
+	return nil
+}
+
+// proveAlive fails if fn has kept an error to itself that ended the transaction. Only
+// PostgreSQL ends one so, and takes its COMMIT for a ROLLBACK without an error: drivers
+// report that from Commit, but to a COMMIT by hand nobody does.
+func (g *Guard) proveAlive(ctx context.Context, tx Tx) error {
+	if _, by := tx.(byHand); !by || g.dialect != PostgreSQL {
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, "SELECT 1"); err != nil {
+		return fmt.Errorf("after the business write, which returned no error: %w", err)
 	}
 	return nil
 }

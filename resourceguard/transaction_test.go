@@ -265,6 +265,24 @@ func TestASwallowedErrorCannotBeCommitted(t *testing.T) {
 		}
 		mustHold(t, s, 5, guardtest.Entry{Token: 5, Operation: "a"})
 	}
+	conn, err := s.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.guard.Apply(t.Context(), resourceguard.InTransaction(conn), write(9, "b"), func(ctx context.Context, tx resourceguard.Tx) ([]byte, error) {
+		_, _ = tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
+		return nil, nil
+	})
+	if err == nil {
+		t.Errorf("Apply by hand = %v, though COMMIT would be a rollback", res.Verdict)
+	}
+	if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestApplyKeepsToItsCost counts the statements (cost law 5).

@@ -212,7 +212,7 @@ func list(t *testing.T) []listed {
 	}
 }
 
-// MOD-006, AMB-006, CLI-011
+// MOD-006, AMB-006, CLI-011, RG-004
 func TestPackagesImportWhatTheTableAllows(t *testing.T) {
 	packages := list(t)
 	if len(packages) < 5 {
