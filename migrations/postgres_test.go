@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -19,10 +20,12 @@ func TestRunnersOnPostgreSQLShareTheWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	applied := make([]int, 4)
+	begin := make(chan struct{})
+	applied := make([]int, 8)
 	for i := range applied {
 		own := db.Reopen(t)
 		running.Go(func() {
+			<-begin
 			steps, err := migrations.Up(t.Context(), own.DB, migrations.Guard, migrations.Options{})
 			if err != nil {
 				t.Errorf("Up: %v", err)
@@ -30,6 +33,7 @@ func TestRunnersOnPostgreSQLShareTheWork(t *testing.T) {
 			applied[i] = len(steps)
 		})
 	}
+	close(begin)
 	running.Wait()
 	sum := 0
 	for _, n := range applied {
@@ -50,8 +54,22 @@ func TestRunnersOnPostgreSQLShareTheWork(t *testing.T) {
 	}
 }
 
-// A statement and its record are one transaction: what fails leaves nothing of itself, and
-// the next run goes on there.
+// A statement and its record are one transaction: a runner that has lost its lock leaves
+// nothing of either.
+func TestAStatementOnPostgreSQLCommitsWithItsRecord(t *testing.T) {
+	db := dbtest.Open(t, dbtest.Postgres)
+	const text = "DO $$ BEGIN CREATE TABLE a (x BIGINT); UPDATE orbit_migration_lock SET epoch = epoch + 1; END $$;\n"
+	files := fstest.MapFS{"guard/postgres/000001_x.up.sql": {Data: []byte(text)}}
+	if _, err := migrations.UpFiles(t.Context(), db.DB, files, migrations.Guard, migrations.Options{}); !errors.Is(err, migrations.ErrLockLost) {
+		t.Errorf("Up = %v, want ErrLockLost", err)
+	}
+	var made bool
+	if err := db.Read().QueryRowContext(t.Context(), "SELECT to_regclass('a') IS NOT NULL").Scan(&made); err != nil || made {
+		t.Errorf("table a is there: %t, %v", made, err)
+	}
+}
+
+// What fails leaves nothing of itself, and the next run goes on there.
 func TestAFailedStepOnPostgreSQLGoesOnWhereItStopped(t *testing.T) {
 	db := dbtest.Open(t, dbtest.Postgres)
 	file := func(second string) fstest.MapFS {
