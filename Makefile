@@ -5,7 +5,7 @@ GO          ?= go
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS     := -X github.com/orbitkit/orbit/internal/version.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# Race tests of one package on three engines may take minutes on two cores.
+# Race tests of one package on all engines may take minutes on two cores.
 TIMEOUT     ?= 15m
 # The race detector watches all code but the SQLite engine itself: C made Go, which it would
 # make many times slower. No more may be left out: what other packages share with it would
@@ -39,14 +39,14 @@ build: ## build the command-line programs into bin/
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: test
-test: vet ## run every test with -race on SQLite, a private MySQL and a private MariaDB
+test: vet ## run every test with -race on SQLite, a private MySQL, MariaDB and PostgreSQL
 	scripts/c-compiler.sh
 	scripts/curl.sh
 	scripts/libfaketime.sh
 	$(RACE) scripts/test-mysql.sh $(GO) test -race -timeout $(TIMEOUT) ./...
 
 .PHONY: integration
-integration: ## run only the packages that test against databases, on all three engines
+integration: ## run only the packages that test against databases, on all engines
 	scripts/c-compiler.sh
 	scripts/curl.sh
 	scripts/libfaketime.sh
@@ -63,9 +63,9 @@ model: ## check the model of lease and guard with Spin
 .PHONY: soak
 soak: ## kill, pause and restart everything under load for SOAK_MINUTES on each engine
 	scripts/c-compiler.sh
-	$(RACE) scripts/test-mysql.sh env GO="$(GO)" scripts/soak.sh $(SOAK_MINUTES)
+	ORBIT_TEST_POSTGRES_DSN=none $(RACE) scripts/test-mysql.sh env GO="$(GO)" scripts/soak.sh $(SOAK_MINUTES)
 
 .PHONY: soak-quickstart
 soak-quickstart: ## run the quickstart COUNT times on each engine, with -race
 	scripts/c-compiler.sh
-	$(RACE) scripts/test-mysql.sh env GO="$(GO)" scripts/soak-quickstart.sh $(COUNT)
+	ORBIT_TEST_POSTGRES_DSN=none $(RACE) scripts/test-mysql.sh env GO="$(GO)" scripts/soak-quickstart.sh $(COUNT)

@@ -49,12 +49,19 @@ const (
 	sqliteTable  = `SELECT COUNT(*) FROM sqlite_master WHERE type IN ('table', 'view') AND name = ?`
 	sqliteColumn = `SELECT COUNT(*) FROM pragma_table_info(?) WHERE name = ?`
 	sqliteIndex  = `SELECT COUNT(*) FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND name = ?`
+
+	postgresTable  = `SELECT COUNT(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = $1`
+	postgresColumn = `SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1 AND column_name = $2`
+	postgresIndex  = `SELECT COUNT(*) FROM pg_indexes WHERE schemaname = current_schema() AND tablename = $1 AND indexname = $2`
 )
 
 func exists(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect, e effect) (bool, error) {
 	table, column, index := mysqlTable, mysqlColumn, mysqlIndex
-	if d == sqldb.SQLite {
+	switch d {
+	case sqldb.SQLite:
 		table, column, index = sqliteTable, sqliteColumn, sqliteIndex
+	case sqldb.PostgreSQL:
+		table, column, index = postgresTable, postgresColumn, postgresIndex
 	}
 	query, args := table, []any{e.name}
 	switch e.kind {

@@ -64,13 +64,69 @@ CREATE TABLE IF NOT EXISTS orbit_migration_lock (
     lease_until INTEGER NOT NULL, -- 租约到期时间，UTC 微秒
     PRIMARY KEY (set_name)
 ) STRICT, WITHOUT ROWID`}
+
+	// Two runners that both make a table that is not there would fail there: the lock lets
+	// them do it one after the other.
+	postgresBooks = []string{`
+DO $books$
+BEGIN
+PERFORM pg_advisory_xact_lock(hashtext('orbit_migration'));
+CREATE TABLE IF NOT EXISTS orbit_migration (
+    set_name     BYTEA    NOT NULL,
+    version      INTEGER  NOT NULL,
+    name         BYTEA    NOT NULL,
+    checksum     BYTEA    NOT NULL,
+    additive     BOOLEAN  NOT NULL DEFAULT FALSE,
+    started_at   BIGINT   NOT NULL,
+    completed_at BIGINT   NULL,
+    PRIMARY KEY (set_name, version)
+);
+COMMENT ON TABLE orbit_migration IS '迁移步骤';
+COMMENT ON COLUMN orbit_migration.set_name IS '迁移集名称';
+COMMENT ON COLUMN orbit_migration.version IS '步骤编号，从 1 起';
+COMMENT ON COLUMN orbit_migration.name IS '步骤名称';
+COMMENT ON COLUMN orbit_migration.checksum IS '步骤文件的 SHA-256 摘要';
+COMMENT ON COLUMN orbit_migration.additive IS '上一版程序能否继续运行';
+COMMENT ON COLUMN orbit_migration.started_at IS '开始时间，UTC 微秒';
+COMMENT ON COLUMN orbit_migration.completed_at IS '完成时间，UTC 微秒，空为未完成';
+CREATE TABLE IF NOT EXISTS orbit_migration_statement (
+    set_name BYTEA   NOT NULL,
+    version  INTEGER NOT NULL,
+    ordinal  INTEGER NOT NULL,
+    begun_at BIGINT  NOT NULL,
+    done_at  BIGINT  NULL,
+    PRIMARY KEY (set_name, version, ordinal)
+);
+COMMENT ON TABLE orbit_migration_statement IS '迁移语句日志';
+COMMENT ON COLUMN orbit_migration_statement.set_name IS '迁移集名称';
+COMMENT ON COLUMN orbit_migration_statement.version IS '步骤编号';
+COMMENT ON COLUMN orbit_migration_statement.ordinal IS '语句在步骤中的序号，从 1 起';
+COMMENT ON COLUMN orbit_migration_statement.begun_at IS '执行前记录的时间，UTC 微秒';
+COMMENT ON COLUMN orbit_migration_statement.done_at IS '执行后记录的时间，UTC 微秒，空为未确认';
+CREATE TABLE IF NOT EXISTS orbit_migration_lock (
+    set_name    BYTEA  NOT NULL,
+    holder      BYTEA  NOT NULL,
+    epoch       BIGINT NOT NULL,
+    lease_until BIGINT NOT NULL,
+    PRIMARY KEY (set_name)
+);
+COMMENT ON TABLE orbit_migration_lock IS '迁移锁';
+COMMENT ON COLUMN orbit_migration_lock.set_name IS '迁移集名称';
+COMMENT ON COLUMN orbit_migration_lock.holder IS '持有者，空为空闲';
+COMMENT ON COLUMN orbit_migration_lock.epoch IS '持有纪元，每次易主加一';
+COMMENT ON COLUMN orbit_migration_lock.lease_until IS '租约到期时间，UTC 微秒';
+END
+$books$`}
 )
 
 // openBooks creates the bookkeeping tables if they are missing.
 func openBooks(ctx context.Context, db *sqldb.DB) error {
 	books := mysqlBooks
-	if db.Dialect() == sqldb.SQLite {
+	switch db.Dialect() {
+	case sqldb.SQLite:
 		books = sqliteBooks
+	case sqldb.PostgreSQL:
+		books = postgresBooks
 	}
 	for _, create := range books {
 		if _, err := db.Write().ExecContext(ctx, create); err != nil {
@@ -103,7 +159,7 @@ func records(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect, set Set) ([
 	if err != nil || !there {
 		return nil, err
 	}
-	rows, err := q.QueryContext(ctx, selectRecords, []byte(set))
+	rows, err := q.QueryContext(ctx, d.Bind(selectRecords), []byte(set))
 	if err != nil {
 		return nil, fmt.Errorf("read migration books: %w", err)
 	}
@@ -138,8 +194,8 @@ FROM orbit_migration_statement
 WHERE set_name = ? AND version = ?`
 
 // marks returns the journal of a step, by statement ordinal.
-func marks(ctx context.Context, q sqldb.Querier, set Set, number int) (map[int]mark, error) {
-	rows, err := q.QueryContext(ctx, selectMarks, []byte(set), number)
+func marks(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect, set Set, number int) (map[int]mark, error) {
+	rows, err := q.QueryContext(ctx, d.Bind(selectMarks), []byte(set), number)
 	if err != nil {
 		return nil, fmt.Errorf("read statement journal: %w", err)
 	}
@@ -168,7 +224,8 @@ func beginStep(ctx context.Context, tx *sqldb.Tx, set Set, s step) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, insertStep+tx.Dialect().OnConflict([]string{"set_name", "version"}),
+	d := tx.Dialect()
+	_, err = tx.ExecContext(ctx, d.Bind(insertStep)+d.OnConflict([]string{"set_name", "version"}),
 		[]byte(set), s.number, []byte(s.name), s.checksum[:], s.additive, now)
 	return err
 }
@@ -182,7 +239,7 @@ func endStep(ctx context.Context, tx *sqldb.Tx, set Set, number int) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, completeStep, now, []byte(set), number)
+	_, err = tx.ExecContext(ctx, tx.Dialect().Bind(completeStep), now, []byte(set), number)
 	return err
 }
 
@@ -200,7 +257,8 @@ func writeMark(ctx context.Context, tx *sqldb.Tx, set Set, number, ordinal int, 
 	if m == done {
 		doneAt = now
 	}
-	_, err = tx.ExecContext(ctx, insertMark+tx.Dialect().OnConflict([]string{"set_name", "version", "ordinal"}, "done_at"),
+	d := tx.Dialect()
+	_, err = tx.ExecContext(ctx, d.Bind(insertMark)+d.OnConflict([]string{"set_name", "version", "ordinal"}, "done_at"),
 		[]byte(set), number, ordinal, now, doneAt)
 	return err
 }
@@ -210,6 +268,6 @@ DELETE FROM orbit_migration_statement
 WHERE set_name = ? AND version = ? AND ordinal = ?`
 
 func eraseMark(ctx context.Context, tx *sqldb.Tx, set Set, number, ordinal int) error {
-	_, err := tx.ExecContext(ctx, deleteMark, []byte(set), number, ordinal)
+	_, err := tx.ExecContext(ctx, tx.Dialect().Bind(deleteMark), []byte(set), number, ordinal)
 	return err
 }

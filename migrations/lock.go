@@ -82,12 +82,12 @@ func (l *lock) try(ctx context.Context) (other string, left time.Duration, err e
 	err = l.db.Tx(ctx, func(tx *sqldb.Tx) error {
 		other, left = "", 0
 		d := tx.Dialect()
-		if _, err := tx.ExecContext(ctx, insertLock+d.OnConflict([]string{"set_name"}), []byte(l.set), []byte{}); err != nil {
+		if _, err := tx.ExecContext(ctx, d.Bind(insertLock)+d.OnConflict([]string{"set_name"}), []byte(l.set), []byte{}); err != nil {
 			return err
 		}
 		var holder string
 		var epoch, until int64
-		if err := tx.QueryRowContext(ctx, selectLock+d.ForUpdate, []byte(l.set)).Scan(&holder, &epoch, &until); err != nil {
+		if err := tx.QueryRowContext(ctx, d.Bind(selectLock)+d.ForUpdate, []byte(l.set)).Scan(&holder, &epoch, &until); err != nil {
 			return err
 		}
 		now, err := tx.Now(ctx) // after the row is locked: the wait for it counts
@@ -99,7 +99,7 @@ func (l *lock) try(ctx context.Context) (other string, left time.Duration, err e
 			return nil
 		}
 		l.epoch = epoch + 1
-		_, err = tx.ExecContext(ctx, takeLock, []byte(l.holder), l.epoch, now+l.lease.Microseconds(), []byte(l.set))
+		_, err = tx.ExecContext(ctx, d.Bind(takeLock), []byte(l.holder), l.epoch, now+l.lease.Microseconds(), []byte(l.set))
 		return err
 	})
 	return other, left, err
@@ -117,13 +117,14 @@ WHERE set_name = ? AND holder = ? AND epoch = ?`
 // others from taking over until the commit, so that nothing is recorded by a runner that
 // no longer holds the lock.
 func (l *lock) hold(ctx context.Context, q sqldb.Querier) error {
-	renew := fmt.Sprintf(renewLock, l.db.Dialect().Clock)
+	d := l.db.Dialect()
+	renew := d.Bind(fmt.Sprintf(renewLock, d.Clock))
 	if _, err := q.ExecContext(ctx, renew, l.lease.Microseconds(), []byte(l.set), []byte(l.holder), l.epoch); err != nil {
 		return fmt.Errorf("renew migration lock: %w", err)
 	}
 	// The rows affected do not tell: they depend on clientFoundRows.
 	var n int
-	if err := q.QueryRowContext(ctx, holdsLock, []byte(l.set), []byte(l.holder), l.epoch).Scan(&n); err != nil {
+	if err := q.QueryRowContext(ctx, d.Bind(holdsLock), []byte(l.set), []byte(l.holder), l.epoch).Scan(&n); err != nil {
 		return fmt.Errorf("renew migration lock: %w", err)
 	}
 	if n == 0 {
@@ -158,5 +159,5 @@ WHERE set_name = ? AND holder = ? AND epoch = ?`
 func (l *lock) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_, _ = l.db.Write().ExecContext(ctx, freeLock, []byte{}, []byte(l.set), []byte(l.holder), l.epoch)
+	_, _ = l.db.Write().ExecContext(ctx, l.db.Dialect().Bind(freeLock), []byte{}, []byte(l.set), []byte(l.holder), l.epoch)
 }

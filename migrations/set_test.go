@@ -19,6 +19,13 @@ import (
 
 var dialects = []*sqldb.Dialect{sqldb.MySQL, sqldb.SQLite}
 
+func dialectsOf(set Set) []*sqldb.Dialect {
+	if set == Guard {
+		return append(slices.Clone(dialects), sqldb.PostgreSQL)
+	}
+	return dialects
+}
+
 // MIG-018
 // MIG-013.
 func TestStepNumbersAreUniqueAndWithoutGaps(t *testing.T) {
@@ -48,28 +55,32 @@ func TestStepNumbersAreUniqueAndWithoutGaps(t *testing.T) {
 	}
 }
 
-// MIG-018, MIG-009: both dialects have the same steps, and the ones whose numbers are
+// MIG-018, MIG-009: all dialects have the same steps, and the ones whose numbers are
 // promised have them.
-func TestBothDialectsHaveTheSameSteps(t *testing.T) {
+func TestAllDialectsHaveTheSameSteps(t *testing.T) {
 	for _, set := range Sets() {
-		var names [2][]string
-		for i, d := range dialects {
+		var first []string
+		for i, d := range dialectsOf(set) {
 			steps, err := load(files, set, d)
 			if err != nil {
 				t.Fatal(err)
 			}
+			var names []string
 			for _, s := range steps {
-				names[i] = append(names[i], s.String())
+				names = append(names, s.String())
 			}
-		}
-		if !slices.Equal(names[0], names[1]) {
-			t.Errorf("set %s: steps of mysql %q, of sqlite %q", set, names[0], names[1])
+			if i == 0 {
+				first = names
+			}
+			if !slices.Equal(names, first) {
+				t.Errorf("set %s: steps of %s %q, of mysql %q", set, d, names, first)
+			}
 		}
 		if set != Server {
 			continue
 		}
 		for number, name := range map[int]string{5: "000005_safe_retry", 10: "000010_application_quota", 11: "000011_resource_key"} {
-			if got := names[0][number-1]; got != name {
+			if got := first[number-1]; got != name {
 				t.Errorf("step %d = %s, want %s", number, got, name)
 			}
 		}
@@ -97,20 +108,23 @@ func TestParseSetKnowsTheThreeSets(t *testing.T) {
 }
 
 // MIG-005: SQLite stores no comments, so its files carry them beside the columns.
-func TestEveryColumnHasAChineseCommentInTheFilesOfBothDialects(t *testing.T) {
+func TestEveryColumnHasAChineseCommentInTheFilesOfAllDialects(t *testing.T) {
 	for _, set := range Sets() {
-		var columns [2][]string
-		for i, d := range dialects {
+		var first []string
+		for i, d := range dialectsOf(set) {
 			found := comments(t, set, d)
-			columns[i] = slices.Sorted(maps.Keys(found))
+			columns := slices.Sorted(maps.Keys(found))
+			if i == 0 {
+				first = columns
+			}
+			if len(columns) == 0 || !slices.Equal(columns, first) {
+				t.Errorf("set %s: columns with comments on %s %q, on mysql %q", set, d, columns, first)
+			}
 			for column, comment := range found {
 				if !strings.ContainsFunc(comment, func(r rune) bool { return unicode.Is(unicode.Han, r) }) {
 					t.Errorf("set %s on %s: comment of %s is not Chinese: %q", set, d, column, comment)
 				}
 			}
-		}
-		if len(columns[0]) == 0 || !slices.Equal(columns[0], columns[1]) {
-			t.Errorf("set %s: columns with comments on mysql %q, on sqlite %q", set, columns[0], columns[1])
 		}
 	}
 }
@@ -119,6 +133,8 @@ var (
 	tableLine  = regexp.MustCompile(`^(?:CREATE|ALTER) TABLE (\w+)(?: ADD COLUMN (\w+))?`)
 	mysqlLine  = regexp.MustCompile(`^\s+(?:ADD COLUMN )?(\w+) .*COMMENT '(.*)'[,;]?$`)
 	sqliteLine = regexp.MustCompile(`^\s+(\w+) .*-- (.*)$`)
+	// PostgreSQL's comments are statements, each beginning with the table of its column.
+	postgresLine = regexp.MustCompile(`^COMMENT ON COLUMN (\w+\.\w+) IS '(.*)';$`)
 )
 
 // comments reads table.column → comment from the files of a set, line by line.
@@ -148,7 +164,9 @@ func readComments(found map[string]string, text []byte, d *sqldb.Dialect) {
 	}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		line := lines.Text()
-		if m := tableLine.FindStringSubmatch(line); m != nil {
+		if m := postgresLine.FindStringSubmatch(line); m != nil {
+			found[m[1]] = m[2]
+		} else if m := tableLine.FindStringSubmatch(line); m != nil {
 			table = m[1]
 			if m[2] != "" { // SQLite adds columns one by one, below their comment
 				found[fmt.Sprintf("%s.%s", table, m[2])] = above

@@ -170,7 +170,7 @@ func (r *runner) apply(ctx context.Context, s step) error {
 	if err := r.record(ctx, func(tx *sqldb.Tx) error { return beginStep(ctx, tx, r.set, s) }); err != nil {
 		return err
 	}
-	journal, err := marks(ctx, r.db.Write(), r.set, s.number)
+	journal, err := marks(ctx, r.db.Write(), r.db.Dialect(), r.set, s.number)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (r *runner) record(ctx context.Context, f func(*sqldb.Tx) error) error {
 }
 
 func (r *runner) statement(ctx context.Context, s step, ordinal int, st statement, resumed bool) error {
-	if st.transactional || r.db.Dialect() == sqldb.SQLite {
+	if st.transactional || r.db.Dialect().TransactionalDDL {
 		return r.record(ctx, func(tx *sqldb.Tx) error {
 			if _, err := tx.ExecContext(ctx, st.text); err != nil {
 				return err

@@ -12,7 +12,7 @@ import (
 )
 
 // TestGuardConforms runs the suite (TEST-055) on every engine under every isolation
-// level and DSN flag that an owner may have.
+// level and DSN flag that an owner may have (RG-005, RG-008, RG-009).
 func TestGuardConforms(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *dbtest.DB) {
 		for _, s := range settings(db.Engine) {
@@ -31,6 +31,7 @@ func TestGuardThatKeepsRaiseConforms(t *testing.T) {
 	})
 }
 
+// RG-016
 func TestMemoryConforms(t *testing.T) {
 	guardtest.Run(t, func(context.Context) (guardtest.Store, error) {
 		guard, err := resourceguard.NewMemory(guardtest.Authorise)

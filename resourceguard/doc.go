@@ -17,9 +17,10 @@
 //
 // Everything happens in the transaction that the caller hands in, and commits or
 // rolls back with it: highest token, record of the operation and business write. The
-// package keeps nothing in memory. It runs on MySQL 8.0.16+, MariaDB 10.6+ and SQLite
-// 3.42+ through database/sql and imports no driver. Its tables are the migration set
-// "guard", applied to the owner's database.
+// package keeps nothing in memory. It runs on MySQL 8.0.16+, MariaDB 10.6+, SQLite
+// 3.42+ and PostgreSQL 15+ through database/sql and imports no driver. Its tables are the
+// migration set "guard", applied to the owner's database. Keys stay in them for ever;
+// [Guard.Prune] deletes the records of operations when they are old enough.
 //
 // # Three duties of the resource's owner
 //
@@ -59,6 +60,8 @@
 //
 // ErrStale, ErrTokenCollision, ErrOperationConflict and ErrRefused leave a transaction
 // that may be committed; after any other error it must be rolled back. After
-// [ErrRetryable] run the whole transaction again. If the answer to COMMIT is lost, run it
-// again too: the same operation is applied if it was not, and replayed if it was.
+// [ErrRetryable] run the whole transaction again; [Guard.Retryable] says of other errors,
+// that of Commit among them, whether they ask for the same. If the answer to COMMIT is
+// lost, run it again too: the same operation is applied if it was not, and replayed if it
+// was.
 package resourceguard

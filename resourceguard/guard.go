@@ -13,8 +13,9 @@ type Dialect = sqldb.Dialect
 
 // The engines.
 var (
-	MySQL  = sqldb.MySQL // also MariaDB
-	SQLite = sqldb.SQLite
+	MySQL      = sqldb.MySQL // also MariaDB
+	SQLite     = sqldb.SQLite
+	PostgreSQL = sqldb.PostgreSQL
 )
 
 // An AuthoriseFunc decides whether the caller, whom the owner has authenticated and
@@ -66,9 +67,17 @@ func allowed(ctx context.Context, authorise AuthoriseFunc, namespace, key string
 	return nil
 }
 
+// Retryable reports whether err says that the whole transaction is to be run again: an
+// [ErrRetryable], or what the engine told a statement of the owner's own, BeginTx or
+// Commit. At SERIALIZABLE PostgreSQL may refuse the COMMIT of a transaction whose every
+// statement went well.
+func (g *Guard) Retryable(err error) bool {
+	return errors.Is(err, ErrRetryable) || g.dialect.Transient(err)
+}
+
 // retryable marks the errors after which the whole transaction is to be run again.
 func (g *Guard) retryable(err error) error {
-	if err == nil || errors.Is(err, ErrRetryable) || !g.dialect.Transient(err) {
+	if errors.Is(err, ErrRetryable) || !g.dialect.Transient(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrRetryable, err)

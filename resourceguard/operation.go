@@ -22,7 +22,8 @@ type Record struct {
 
 // Lookup returns the record of an operation, and false if there is none. Read outside
 // a transaction, or in one that began afterwards, it sees everything committed; in a
-// transaction with an older snapshot it may not.
+// transaction with an older snapshot it may not, and at READ UNCOMMITTED it may see what
+// will be rolled back.
 //
 // No record proves nothing while an old attempt may still write. To know for certain,
 // commit a [Guard.Raise] above that attempt's token first, and then look up on the
@@ -37,7 +38,7 @@ func (g *Guard) Lookup(ctx context.Context, q Querier, namespace, key, operation
 	if err := allowed(ctx, g.authorise, namespace, key); err != nil {
 		return Record{}, false, err
 	}
-	r, err := g.read(ctx, q, readOperation, namespace, key, operation)
+	r, err := g.read(ctx, q, g.sql.readOperation, namespace, key, operation)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Record{}, false, nil
 	}
@@ -76,7 +77,7 @@ func (g *Guard) record(ctx context.Context, tx Tx, w Write) (fresh bool, err err
 		[]byte(w.Namespace), []byte(w.Key), []byte(w.Operation),
 		digest[:], g.dialect.Uint64(w.Token), []byte(w.Attempt),
 	}
-	if g.sql.returning {
+	if g.dialect.Returning {
 		var one int
 		err = tx.QueryRowContext(ctx, g.sql.insertOperation, args...).Scan(&one)
 	} else {
@@ -124,7 +125,7 @@ func (g *Guard) tellApplied(ctx context.Context, tx Tx, w Write, refusal error) 
 	if !is {
 		return refusal
 	}
-	r, err := g.read(ctx, tx, readOperation, w.Namespace, w.Key, w.Operation)
+	r, err := g.read(ctx, tx, g.sql.readOperation, w.Namespace, w.Key, w.Operation)
 	switch {
 	case err == nil:
 		stale.AlreadyApplied = r.conflict(w) == nil
@@ -137,18 +138,31 @@ func (g *Guard) tellApplied(ctx context.Context, tx Tx, w Write, refusal error) 
 // keepReceipt stores what fn returned with the operation of w.
 func (g *Guard) keepReceipt(ctx context.Context, tx Tx, w Write, receipt []byte) error {
 	if len(receipt) == 0 {
-		return nil
+		return g.proveAlive(ctx, tx)
 	}
-	_, err := tx.ExecContext(ctx, storeReceipt, receipt, []byte(w.Namespace), []byte(w.Key), []byte(w.Operation))
+	_, err := tx.ExecContext(ctx, g.sql.storeReceipt, receipt, []byte(w.Namespace), []byte(w.Key), []byte(w.Operation))
 	if err != nil {
 		return fmt.Errorf("store receipt: %w", err)
 	}
 	return nil
 }
 
+// proveAlive fails if fn has kept an error to itself that ended the transaction. Only
+// PostgreSQL ends one so, and takes its COMMIT for a ROLLBACK without an error: drivers
+// report that from Commit, but to a COMMIT by hand nobody does.
+func (g *Guard) proveAlive(ctx context.Context, tx Tx) error {
+	if _, by := tx.(byHand); !by || g.dialect != PostgreSQL {
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, "SELECT 1"); err != nil {
+		return fmt.Errorf("after the business write, which returned no error: %w", err)
+	}
+	return nil
+}
+
 // forget removes the operation of w, which this transaction recorded.
 func (g *Guard) forget(ctx context.Context, tx Tx, w Write) error {
-	_, err := tx.ExecContext(ctx, deleteOperation, []byte(w.Namespace), []byte(w.Key), []byte(w.Operation))
+	_, err := tx.ExecContext(ctx, g.sql.deleteOperation, []byte(w.Namespace), []byte(w.Key), []byte(w.Operation))
 	if err != nil {
 		return fmt.Errorf("remove operation: %w", err)
 	}

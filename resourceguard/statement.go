@@ -36,16 +36,32 @@ const (
 	deleteOperation = `
 		DELETE FROM orbit_guard_operation
 		WHERE namespace = ? AND resource_key = ? AND operation = ?`
+
+	deleteOld = `
+		DELETE FROM orbit_guard_operation
+		WHERE `
+
+	oldest = `applied_at < ? ORDER BY applied_at LIMIT ?`
+
+	// A DELETE has no LIMIT in standard SQL; MySQL, which has it, allows none in a
+	// subquery.
+	amongOldest = `(namespace, resource_key, operation) IN (
+			SELECT namespace, resource_key, operation
+			FROM orbit_guard_operation
+			WHERE ` + oldest + `)`
 )
 
-// statements are the texts in which the engines differ.
+// statements are the texts for one engine.
 type statements struct {
-	makeKey         string // makes the key's row or leaves it as it is; locks it either way
+	makeKey         string // makes the key's row or leaves it as it is
 	lockKey         string
 	raiseKey        string
 	insertOperation string
-	returning       bool   // insertOperation answers a row if it inserted, instead of an error if not
 	repeated        string // reads an operation after a duplicate
+	readOperation   string
+	storeReceipt    string
+	deleteOperation string
+	deleteOld       string
 }
 
 func statementsFor(d *Dialect) statements {
@@ -55,11 +71,23 @@ func statementsFor(d *Dialect) statements {
 		raiseKey:        raiseKey + d.Clock + whereKey,
 		insertOperation: insertOperation + d.Clock + ")",
 		// A snapshot would not see a row that was committed after it was taken.
-		repeated: readOperation + d.Share,
+		repeated:        readOperation + d.Share,
+		readOperation:   readOperation,
+		storeReceipt:    storeReceipt,
+		deleteOperation: deleteOperation,
+		deleteOld:       deleteOld + oldest,
 	}
-	if d == SQLite {
-		s.returning = true
+	if d.Returning { // instead of an error, which would end a transaction of PostgreSQL
 		s.insertOperation += d.OnConflict([]string{"namespace", "resource_key", "operation"}) + " RETURNING 1"
+	}
+	if d != MySQL {
+		s.deleteOld = deleteOld + amongOldest
+	}
+	for _, text := range []*string{
+		&s.makeKey, &s.lockKey, &s.raiseKey, &s.insertOperation, &s.repeated,
+		&s.readOperation, &s.storeReceipt, &s.deleteOperation, &s.deleteOld,
+	} {
+		*text = d.Bind(*text)
 	}
 	return s
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/migrations"
@@ -26,12 +28,21 @@ type setting struct {
 	isolation sql.IsolationLevel
 }
 
-// settings are those under which the verdicts must be the same (RG-006): each isolation
-// level with each value of both flags.
+// settings are those under which the verdicts must be the same (RG-006). The first is the
+// most usual one.
 func settings(engine string) []setting {
-	if engine == dbtest.SQLite {
-		return []setting{{name: "immediate"}}
+	switch engine {
+	case dbtest.SQLite:
+		return []setting{{name: "immediate"}, {name: "deferred", flags: map[string]string{"_txlock": "deferred"}}}
+	case dbtest.Postgres:
+		return postgresSettings()
 	}
+	return mysqlSettings()
+}
+
+// mysqlSettings are each isolation level with each value of both flags, and a session
+// that has everything else otherwise than usual.
+func mysqlSettings() []setting {
 	var all []setting
 	for i, isolation := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		for _, found := range []bool{false, true} {
@@ -42,6 +53,33 @@ func settings(engine string) []setting {
 				isolation: isolation,
 			})
 		}
+	}
+	return append(all, setting{
+		name: "Read Uncommitted, unusual session",
+		flags: map[string]string{
+			"interpolateParams": "true", "parseTime": "true", "loc": "Asia/Shanghai", "time_zone": "'+08:00'",
+			"columnsWithAlias": "true", "multiStatements": "true", "rejectReadOnly": "true", "collation": "utf8mb4_general_ci",
+			"sql_mode": "'ANSI,NO_BACKSLASH_ESCAPES,NO_UNSIGNED_SUBTRACTION,PAD_CHAR_TO_FULL_LENGTH'",
+		},
+		isolation: sql.LevelReadUncommitted,
+	})
+}
+
+// postgresSettings are each isolation level with one of the ways in which the driver may
+// send a statement; the simple protocol writes the values into its text.
+func postgresSettings() []setting {
+	var all []setting
+	for _, s := range []struct {
+		isolation sql.IsolationLevel
+		mode      string
+	}{
+		{sql.LevelReadCommitted, "cache_statement"}, {sql.LevelRepeatableRead, "simple_protocol"}, {sql.LevelSerializable, "exec"},
+	} {
+		all = append(all, setting{
+			name:      fmt.Sprintf("%s, %s", s.isolation, s.mode),
+			flags:     map[string]string{"default_query_exec_mode": s.mode, "timezone": "Asia/Shanghai", "datestyle": "SQL, DMY", "extra_float_digits": "-15"},
+			isolation: s.isolation,
+		})
 	}
 	return all
 }
@@ -55,6 +93,7 @@ type store struct {
 	guard   *resourceguard.Guard
 	keeps   bool
 	retries *atomic.Int64 // writes that the database could not judge
+	dead    *atomic.Int64 // those of them that ended a deadlock
 }
 
 // openLog gives the test a database with the guard's tables and the owner's log.
@@ -65,6 +104,8 @@ func openLog(t *testing.T, db *dbtest.DB) {
 			resource_key VARBINARY(1000) NOT NULL, token BIGINT UNSIGNED NOT NULL, operation VARBINARY(1000) NOT NULL)`,
 		"sqlite": `CREATE TABLE log (seq INTEGER PRIMARY KEY AUTOINCREMENT, namespace BLOB NOT NULL,
 			resource_key BLOB NOT NULL, token BLOB NOT NULL, operation BLOB NOT NULL)`,
+		"postgres": `CREATE TABLE log (seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, namespace BYTEA NOT NULL,
+			resource_key BYTEA NOT NULL, token BYTEA NOT NULL, operation BYTEA NOT NULL)`,
 	}[db.Dialect().Name]
 	if _, err := db.Write().ExecContext(t.Context(), create); err != nil {
 		t.Fatalf("create the owner's log: %v", err)
@@ -83,7 +124,7 @@ func openStore(t testing.TB, db *dbtest.DB, s setting, cfg resourceguard.Config)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { pool.Close() })
-	return &store{address: db.Address, engine: db.Engine, setting: s, db: pool, guard: guard, keeps: cfg.KeepRaise, retries: new(atomic.Int64)}
+	return &store{address: db.Address, engine: db.Engine, setting: s, db: pool, guard: guard, keeps: cfg.KeepRaise, retries: new(atomic.Int64), dead: new(atomic.Int64)}
 }
 
 func openPool(address string, s setting) (*sql.DB, error) {
@@ -95,12 +136,17 @@ func openPool(address string, s setting) (*sql.DB, error) {
 		}
 		return sql.Open("sqlite", "file:"+rest+"?"+query.Encode())
 	}
+	if kind == "postgres" {
+		return openPostgres(address, s)
+	}
 	cfg, err := mysql.ParseDSN(rest)
 	if err != nil {
 		return nil, err
 	}
-	cfg.ClientFoundRows = s.flags["clientFoundRows"] == "true"
-	cfg.InterpolateParams = s.flags["interpolateParams"] == "true"
+	cfg, err = mysql.ParseDSN(withFlags(cfg.FormatDSN(), s.flags))
+	if err != nil {
+		return nil, err
+	}
 	cfg.Logger = &mysql.NopLogger{} // a test kills connections
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
@@ -109,6 +155,27 @@ func openPool(address string, s setting) (*sql.DB, error) {
 	pool := sql.OpenDB(connector)
 	pool.SetMaxIdleConns(8)
 	return pool, nil
+}
+
+func openPostgres(address string, s setting) (*sql.DB, error) {
+	pool, err := sql.Open("pgx", withFlags(address, s.flags))
+	if err == nil {
+		pool.SetMaxIdleConns(16) // a connection is a process of the server
+	}
+	return pool, err
+}
+
+// withFlags adds parameters to a DSN.
+func withFlags(dsn string, flags map[string]string) string {
+	var query []string
+	for name, value := range flags {
+		query = append(query, name+"="+strings.ReplaceAll(url.QueryEscape(value), "+", "%20"))
+	}
+	mark := "?"
+	if strings.Contains(dsn, mark) {
+		mark = "&"
+	}
+	return dsn + mark + strings.Join(query, "&")
 }
 
 func (s *store) begin(ctx context.Context) (*sql.Tx, error) {
@@ -133,29 +200,54 @@ func (s *store) Apply(ctx context.Context, w resourceguard.Write, receipt []byte
 	})
 	switch {
 	case isVerdict(err) && end != guardtest.RollBack:
-		return res, errors.Join(err, tx.Commit())
+		return s.commit(tx, res, err)
 	case err != nil || end == guardtest.RollBack:
 		return res, s.counted(err)
 	}
-	return res, tx.Commit()
+	return s.commit(tx, res, nil)
 }
 
-func (s *store) counted(err error) error {
-	if errors.Is(err, resourceguard.ErrRetryable) {
-		s.retries.Add(1)
+// commit keeps the verdict, unless the COMMIT is refused.
+func (s *store) commit(tx *sql.Tx, res resourceguard.Result, verdict error) (resourceguard.Result, error) {
+	if err := tx.Commit(); err != nil {
+		return resourceguard.Result{}, s.counted(err)
 	}
-	return err
+	return res, verdict
+}
+
+// counted says in the guard's words what the engine told the owner's own statements.
+func (s *store) counted(err error) error {
+	if !s.guard.Retryable(err) {
+		return err
+	}
+	s.retries.Add(1)
+	if isDeadlock(err) {
+		s.dead.Add(1)
+	}
+	if errors.Is(err, resourceguard.ErrRetryable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", resourceguard.ErrRetryable, err)
+}
+
+func isDeadlock(err error) bool {
+	var mysqlErr *mysql.MySQLError
+	var pgErr *pgconn.PgError
+	return errors.As(err, &mysqlErr) && mysqlErr.Number == 1213 || errors.As(err, &pgErr) && pgErr.Code == "40P01"
 }
 
 func (s *store) append(ctx context.Context, tx resourceguard.Tx, w resourceguard.Write) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO log (namespace, resource_key, token, operation) VALUES (?, ?, ?, ?)",
+	_, err := tx.ExecContext(ctx, s.dialect().Bind("INSERT INTO log (namespace, resource_key, token, operation) VALUES (?, ?, ?, ?)"),
 		[]byte(w.Namespace), []byte(w.Key), s.dialect().Uint64(w.Token), []byte(w.Operation))
 	return err
 }
 
 func (s *store) dialect() *resourceguard.Dialect {
-	if s.engine == dbtest.SQLite {
+	switch s.engine {
+	case dbtest.SQLite:
 		return resourceguard.SQLite
+	case dbtest.Postgres:
+		return resourceguard.PostgreSQL
 	}
 	return resourceguard.MySQL
 }
@@ -163,7 +255,8 @@ func (s *store) dialect() *resourceguard.Dialect {
 // Log reads in the order of seq, which is that of the commits: seq is drawn while the
 // key's row is locked.
 func (s *store) Log(ctx context.Context, namespace, key string) ([]guardtest.Entry, error) {
-	rows, err := s.db.QueryContext(ctx, "SELECT token, operation FROM log WHERE namespace = ? AND resource_key = ? ORDER BY seq", []byte(namespace), []byte(key))
+	query := s.dialect().Bind("SELECT token, operation FROM log WHERE namespace = ? AND resource_key = ? ORDER BY seq")
+	rows, err := s.db.QueryContext(ctx, query, []byte(namespace), []byte(key))
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +280,8 @@ func (s *store) Raise(ctx context.Context, f resourceguard.Fence) error {
 	defer tx.Rollback()
 	err = s.guard.Raise(ctx, tx, f)
 	if err == nil || isVerdict(err) {
-		return errors.Join(err, tx.Commit())
+		_, err = s.commit(tx, resourceguard.Result{}, err)
+		return err
 	}
 	return s.counted(err)
 }
@@ -232,7 +326,7 @@ func (s *store) emptied(ctx context.Context) (guardtest.Store, error) {
 // onEngines runs f on each engine with a database that holds the guard's tables and
 // the owner's log.
 func onEngines(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
-	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.RunOn(t, dbtest.GuardEngines(), func(t *testing.T, db *dbtest.DB) {
 		openLog(t, db)
 		f(t, db)
 	}, migrations.Guard)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/resourceguard"
 	"github.com/orbitkit/orbit/resourceguard/guardtest"
 )
@@ -54,7 +55,7 @@ func mustHold(t testing.TB, s *store, highest uint64, log ...guardtest.Entry) {
 		t.Errorf("log holds %v, want %v", got, log)
 	}
 	var seen uint64
-	err = s.db.QueryRowContext(t.Context(), "SELECT highest FROM orbit_guard_key WHERE resource_key = ?", []byte("object/42")).
+	err = s.db.QueryRowContext(t.Context(), s.dialect().Bind("SELECT highest FROM orbit_guard_key WHERE resource_key = ?"), []byte("object/42")).
 		Scan(s.dialect().ScanUint64(&seen))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		t.Fatal(err)
@@ -82,7 +83,7 @@ func (ormTx) BeginTx(context.Context, *sql.TxOptions) (ormTx, error) {
 	return ormTx{}, errors.New("not called")
 }
 
-// TestPoolIsNoTransaction: on a pool every statement would commit by itself.
+// TestPoolIsNoTransaction: on a pool every statement would commit by itself (RG-003).
 func TestPoolIsNoTransaction(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *dbtest.DB) {
 		s := openStore(t, db, settings(db.Engine)[0], resourceguard.Config{})
@@ -104,6 +105,7 @@ func TestPoolIsNoTransaction(t *testing.T) {
 	})
 }
 
+// RG-005
 func TestTransactionOfAnORMIsTaken(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *dbtest.DB) {
 		s := openStore(t, db, settings(db.Engine)[0], resourceguard.Config{})
@@ -213,7 +215,7 @@ func TestHalfAnOperationCannotBeCommitted(t *testing.T) {
 }
 
 // TestRefusalsLeaveTheTransactionUsable: a verdict is an answer, the owner may write
-// on.
+// on (RG-005, RG-010).
 func TestRefusalsLeaveTheTransactionUsable(t *testing.T) {
 	onEngines(t, func(t *testing.T, db *dbtest.DB) {
 		s := openStore(t, db, settings(db.Engine)[0], resourceguard.Config{})
@@ -241,6 +243,46 @@ func TestRefusalsLeaveTheTransactionUsable(t *testing.T) {
 		}
 		mustHold(t, s, 6, guardtest.Entry{Token: 5, Operation: "a"}, guardtest.Entry{Token: 6, Operation: "b"})
 	})
+}
+
+// TestASwallowedErrorCannotBeCommitted: PostgreSQL ends a transaction at the first error
+// of a statement, even if fn keeps it to itself, and then takes a COMMIT for a ROLLBACK.
+func TestASwallowedErrorCannotBeCommitted(t *testing.T) {
+	db := dbtest.Open(t, dbtest.Postgres, migrations.Guard)
+	openLog(t, db)
+	s := openStore(t, db, settings(db.Engine)[0], resourceguard.Config{})
+	mustApply(t, s, write(5, "a"))
+	for _, receipt := range []string{"", "receipt"} {
+		err := inTx(t, s, func(tx *sql.Tx) error {
+			_, err := s.guard.Apply(t.Context(), tx, write(9, "b"), func(ctx context.Context, tx resourceguard.Tx) ([]byte, error) {
+				_, _ = tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
+				return []byte(receipt), nil
+			})
+			return err
+		})
+		if err == nil {
+			t.Errorf("a write with the receipt %q whose statement failed was committed", receipt)
+		}
+		mustHold(t, s, 5, guardtest.Entry{Token: 5, Operation: "a"})
+	}
+	conn, err := s.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.guard.Apply(t.Context(), resourceguard.InTransaction(conn), write(9, "b"), func(ctx context.Context, tx resourceguard.Tx) ([]byte, error) {
+		_, _ = tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
+		return nil, nil
+	})
+	if err == nil {
+		t.Errorf("Apply by hand = %v, though COMMIT would be a rollback", res.Verdict)
+	}
+	if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestApplyKeepsToItsCost counts the statements (cost law 5).

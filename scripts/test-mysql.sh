@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Runs a command against a private MySQL and a private MariaDB that live as long as it
-# (CLI-013):
+# Runs a command against a private MySQL, a private MariaDB and a private PostgreSQL that
+# live as long as it (CLI-013):
 #
 #   scripts/test-mysql.sh go test -race ./...
 #
-# Both servers listen on a free loopback port only, keep their data in a temporary folder
-# and know one random user. The command finds them in ORBIT_TEST_MYSQL_DSN and
-# ORBIT_TEST_MARIADB_DSN and must not skip them (ORBIT_TEST_ALL_ENGINES=1). At the end, also
-# after Ctrl-C, both are stopped by their process ids and the folder is removed. A server
-# whose variable is set already is used as it is. ORBIT_TEST_DURABLE=1 keeps the data on disk
+# The servers listen on a free loopback port only, keep their data in a temporary folder
+# and know one random user. The command finds them in ORBIT_TEST_MYSQL_DSN,
+# ORBIT_TEST_MARIADB_DSN and ORBIT_TEST_POSTGRES_DSN and must not skip them
+# (ORBIT_TEST_ALL_ENGINES=1). At the end, also after Ctrl-C, they are stopped by their process
+# ids and the folder is removed. A server whose variable is set already is used as it is; one
+# that is not needed is left out by setting it to none. ORBIT_TEST_DURABLE=1 keeps the data on disk
 # and flushes every commit, as a production server does: benches ask for it.
 set -euo pipefail
 ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || { echo "test-mysql: needs bash 4.4 or newer" >&2; exit 1; }
@@ -16,12 +17,14 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [[ $# -gt 0 ]] || { echo "usage: $0 command [argument ...]" >&2; exit 2; }
 
 servers=()
+postgres=() # its process among them
 command_pid=
 folder=
 
 stop_servers() {
   local pid
   ((${#servers[@]})) || return 0
+  kill -INT "${postgres[@]}" 2>/dev/null || true # on TERM it would wait for its clients
   kill -TERM "${servers[@]}" 2>/dev/null || true
   for pid in "${servers[@]}"; do
     for _ in {1..100}; do
@@ -59,7 +62,7 @@ make_folder() {
   else
     folder=$(mktemp -d "${TMPDIR:-/tmp}/orbit-test-servers.XXXXXX")
   fi
-  chmod 700 "$folder"
+  chmod 711 "$folder" # PostgreSQL runs as another user than root
 }
 
 free_port() {
@@ -96,6 +99,32 @@ TXT
   exit 1
 }
 
+# find_postgres sets initdb to the newest of the machine; Debian keeps it out of PATH.
+find_postgres() {
+  initdb=$(command -v initdb || printf '%s\n' /usr/lib/postgresql/*/bin/initdb | sort -V | tail -n 1)
+  [[ -x $initdb ]]
+}
+
+need_postgres() {
+  local sudo=()
+  find_postgres && return
+  if command -v apt-get >/dev/null; then
+    [[ $(id -u) -eq 0 ]] || sudo=(sudo -n)
+    echo "test-mysql: installing postgresql" >&2
+    if "${sudo[@]}" apt-get -qq update >&2 &&
+      DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get -qq install -y --no-install-recommends postgresql >&2 </dev/null; then
+      find_postgres && return
+    fi
+  fi
+  cat >&2 <<'TXT'
+test-mysql: no PostgreSQL server. Install PostgreSQL 15 or newer so that initdb and postgres
+are in PATH (Debian, Ubuntu: apt-get install postgresql; macOS: brew install postgresql), or
+offer a running server on which schemas may be created:
+ORBIT_TEST_POSTGRES_DSN='postgres://user:password@127.0.0.1:5432/database'.
+TXT
+  exit 1
+}
+
 # start NAME PORT command...: starts a server on its data folder and waits until it
 # accepts; returns 1 if it ended instead, for instance as another process took the port.
 start() {
@@ -104,10 +133,15 @@ start() {
   "$@" --datadir="$folder/$name" --port="$port" --bind-address=127.0.0.1 --skip-name-resolve \
     --socket="$folder/$name.sock" --pid-file="$folder/$name.pid" --init-file="$folder/init.sql" \
     --max-connections=1000 "${durability[@]}" --secure-file-priv="$folder" >"$folder/$name.log" 2>&1 </dev/null &
-  local pid=$!
+  await "$name" $!
+}
+
+# await NAME PID: waits until a server accepts; returns 1 if it ended instead.
+await() {
+  local name=$1 pid=$2
   for _ in {1..600}; do
     kill -0 "$pid" 2>/dev/null || return 1
-    if grep -q 'ready for connections' "$folder/$name.log"; then
+    if grep -q 'ready \(for\|to accept\) connections' "$folder/$name.log"; then
       servers+=("$pid")
       return 0
     fi
@@ -162,6 +196,36 @@ run_mariadb() {
   export ORBIT_TEST_MARIADB_DSN="orbit:$password@tcp(127.0.0.1:$port)/"
 }
 
+# run_postgres starts PostgreSQL as a user of its own if this is root, whom it refuses.
+run_postgres() {
+  local as=() data=$folder/postgres initdb port
+  need_postgres
+  mkdir -m 700 "$data"
+  (umask 077 && printf '%s' "$password" >"$folder/postgres.password")
+  if [[ $(id -u) -eq 0 ]]; then
+    as=(setpriv --reuid=postgres --regid=postgres --init-groups)
+    chown postgres "$data" "$folder/postgres.password"
+  fi
+  if ! (cd "$folder" && "${as[@]}" "$initdb" -D "$data" -U orbit -A scram-sha-256 --pwfile="$folder/postgres.password" \
+    -E UTF8 --locale=C --no-sync) >"$folder/postgres.log" 2>&1; then
+    tail -n 20 "$folder/postgres.log" >&2
+    exit 1
+  fi
+  for _ in {1..5}; do
+    port=$(free_port)
+    (cd "$folder" && exec "${as[@]}" "${initdb%initdb}postgres" -D "$data" -p "$port" -c listen_addresses=127.0.0.1 \
+      -c unix_socket_directories= -c fsync=off -c max_connections=300 -c deadlock_timeout=200ms) >"$folder/postgres.log" 2>&1 </dev/null &
+    postgres=($!)
+    if await postgres "${postgres[0]}"; then
+      export ORBIT_TEST_POSTGRES_DSN="postgres://orbit:$password@127.0.0.1:$port/postgres?sslmode=disable"
+      return
+    fi
+  done
+  echo "test-mysql: postgres does not start:" >&2
+  tail -n 20 "$folder/postgres.log" >&2
+  exit 1
+}
+
 make_folder
 password=$(random 16)
 # root exists without a password after both initialisers: nobody shall use it.
@@ -173,6 +237,7 @@ SQL
 )
 [[ -n ${ORBIT_TEST_MYSQL_DSN:-} ]] || run_mysql
 [[ -n ${ORBIT_TEST_MARIADB_DSN:-} ]] || run_mariadb
+[[ -n ${ORBIT_TEST_POSTGRES_DSN:-} ]] || run_postgres
 export ORBIT_TEST_ALL_ENGINES=1
 
 set -m # a process group of its own, so that it can be stopped whole

@@ -11,21 +11,24 @@ import (
 
 	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/drivers"
+	"github.com/orbitkit/orbit/internal/drivers/postgres"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
 )
 
 const long = `orbit-migrate applies Orbit's schema, step by step, to the database named by
 ORBIT_MYSQL_DSN (user:password@tcp(host:3306)/database) or by ORBIT_DATABASE
-(mysql:<DSN> or sqlite:<path>). Use a database that is dedicated to Orbit; only the sets
-outbox and guard belong into the databases of your own services.
+(mysql:<DSN>, sqlite:<path>, or for the set guard postgres://user:password@host/database).
+Use a database that is dedicated to Orbit; only the sets outbox and guard belong into the
+databases of your own services.
 
 Steps only go forward, and running up again changes nothing. Servers of an older release
 must be stopped before up, unless its release notes call the new steps additive.`
 
 // variables is what each --help says of the environment.
 const variables = `ORBIT_MYSQL_DSN  user:password@tcp(host:3306)/database
-ORBIT_DATABASE   instead of it: mysql:<DSN> or sqlite:<path>
+ORBIT_DATABASE   instead of it: mysql:<DSN>, sqlite:<path> or, for --set guard,
+                 postgres://user:password@host:5432/database
 `
 
 func newRoot(env cli.Environment) *cobra.Command {
@@ -162,10 +165,16 @@ func withDatabase(ctx context.Context, env cli.Environment, setName string, open
 	if err != nil {
 		return cli.Usage(err)
 	}
+	if postgres.IsAddress(address) {
+		open = postgres.Open
+	}
 	db, err := open(ctx, address)
 	if err != nil {
 		return cli.Usage(err)
 	}
 	defer db.Close()
+	if _, err := migrations.Latest(set, db.Dialect()); err != nil { // of this engine
+		return cli.Usage(err)
+	}
 	return f(db, set)
 }

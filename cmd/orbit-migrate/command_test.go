@@ -50,7 +50,7 @@ func TestUpStatusAndVersionTellHowFarTheDatabaseIs(t *testing.T) {
 			{[]string{"version"}, fmt.Sprintf(`^%d\n$`, newest)},
 			{[]string{"version", "--set", "outbox"}, `^0\n$`},
 			{[]string{"up", "--set", "outbox"}, `^000001_\w+ applied in .*\n(?s:.*)set outbox: 2 steps applied, at version 2\n$`},
-			{[]string{"up", "--set", "guard"}, `^000001_\w+ applied in .*\n(?s:.*)set guard: 1 step applied, at version 1\n$`},
+			{[]string{"up", "--set", "guard"}, `^000001_\w+ applied in .*\n(?s:.*)set guard: 2 steps applied, at version 2\n$`},
 		}
 		for _, c := range calls {
 			r := call(t, on(db), c.args...)
@@ -59,6 +59,29 @@ func TestUpStatusAndVersionTellHowFarTheDatabaseIs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// CLI-001, MIG-015
+func TestTheGuardsSetIsAppliedToPostgreSQLAndNoOther(t *testing.T) {
+	db := dbtest.Open(t, dbtest.Postgres)
+	for _, c := range []struct{ args, want string }{
+		{"version", `^0\n$`},
+		{"up --to 1", `^000001_guard applied in .*\nset guard: 1 step applied, at version 1\n$`},
+		{"status", `^000001_guard +applied +20.*Z\n000002_prune +pending *\n$`},
+		{"up", `^000002_prune applied in .*\nset guard: 1 step applied, at version 2\n$`},
+		{"up", `^set guard: nothing to do, at version 2\n$`},
+	} {
+		r := call(t, on(db), append(strings.Fields(c.args), "--set", "guard")...)
+		if r.code != 0 || r.err != "" || !regexp.MustCompile(c.want).MatchString(r.out) {
+			t.Errorf("orbit-migrate %s --set guard = %+v, want code 0 and %s", c.args, r, c.want)
+		}
+	}
+	for _, command := range []string{"up", "status", "version"} {
+		r := call(t, on(db), command)
+		if r.code != 2 || !strings.Contains(r.err, "set server has no steps for postgres") || strings.Count(r.err, "\n") != 1 || r.out != "" {
+			t.Errorf("%s of set server = %+v, want code 2 and one line that names set and engine", command, r)
+		}
+	}
 }
 
 const canary = "s3cr3t-canary"
@@ -87,6 +110,8 @@ func TestBadInputIsOneClearLineAndExitCode2(t *testing.T) {
 		{"malformed DSN", map[string]string{"ORBIT_MYSQL_DSN": "root:" + canary + "@127.0.0.1/orbit"}, []string{"up"}, "not of the form user:password@tcp(host:3306)/database"},
 		{"harmful DSN", map[string]string{"ORBIT_MYSQL_DSN": dsn + "?multiStatements=true"}, []string{"up"}, "must not set multiStatements"},
 		{"malformed address", map[string]string{"ORBIT_DATABASE": dsn}, []string{"version"}, `must begin with "mysql:" or "sqlite:"`},
+		{"malformed URL", map[string]string{"ORBIT_DATABASE": "postgres:root:" + canary + "@host/shop"}, []string{"up", "--set", "guard"}, "want postgres://user:password@host:5432/database"},
+		{"unreachable PostgreSQL", map[string]string{"ORBIT_DATABASE": "postgres://root:" + canary + "@127.0.0.1:1/shop"}, []string{"up", "--set", "guard"}, "database at 127.0.0.1:1: "},
 		{"unreachable database", map[string]string{"ORBIT_MYSQL_DSN": dsn}, []string{"up"}, "database at 127.0.0.1:1: "},
 		{"no folder", map[string]string{"ORBIT_DATABASE": "sqlite:/no/such/folder/x.db"}, []string{"up"}, "its folder does not exist"},
 	}

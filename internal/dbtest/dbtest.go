@@ -1,7 +1,8 @@
 // Package dbtest gives each test a database of its own: on SQLite always, on MySQL and
 // MariaDB when ORBIT_TEST_MYSQL_DSN and ORBIT_TEST_MARIADB_DSN name a server on which
-// databases may be created. With ORBIT_TEST_ALL_ENGINES=1 a missing server fails the test
-// instead of skipping it (CLI-012).
+// databases may be created. Tests of the resource guard run on PostgreSQL too, when
+// ORBIT_TEST_POSTGRES_DSN holds the URL of such a server. With ORBIT_TEST_ALL_ENGINES=1 a
+// missing server fails the test instead of skipping it (CLI-012).
 package dbtest
 
 import (
@@ -9,24 +10,29 @@ import (
 	"testing"
 
 	"github.com/orbitkit/orbit/internal/drivers"
+	"github.com/orbitkit/orbit/internal/drivers/postgres"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
 )
 
 // The engines, as DB.Engine names them.
 const (
-	SQLite  = "sqlite"
-	MySQL   = "mysql"
-	MariaDB = "mariadb"
+	SQLite   = "sqlite"
+	MySQL    = "mysql"
+	MariaDB  = "mariadb"
+	Postgres = "postgres" // for the resource guard only
 )
 
 // Engines returns the engines that every test runs on.
 func Engines() []string { return []string{SQLite, MySQL, MariaDB} }
 
+// GuardEngines returns the engines that tests of the resource guard run on.
+func GuardEngines() []string { return append(Engines(), Postgres) }
+
 // A DB is a migrated database that one test owns. It is dropped when the test ends.
 type DB struct {
 	*sqldb.DB
-	Engine  string // SQLite, MySQL or MariaDB
+	Engine  string // SQLite, MySQL, MariaDB or Postgres
 	Address string // as ORBIT_DATABASE takes it; another process can open it
 }
 
@@ -34,7 +40,13 @@ type DB struct {
 // applied.
 func Run(t *testing.T, f func(t *testing.T, db *DB), sets ...migrations.Set) {
 	t.Helper()
-	for _, engine := range Engines() {
+	RunOn(t, Engines(), f, sets...)
+}
+
+// RunOn is Run on the engines named.
+func RunOn(t *testing.T, engines []string, f func(t *testing.T, db *DB), sets ...migrations.Set) {
+	t.Helper()
+	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
 			f(t, Open(t, engine, sets...))
 		})
@@ -46,9 +58,12 @@ func Run(t *testing.T, f func(t *testing.T, db *DB), sets ...migrations.Set) {
 func Open(t testing.TB, engine string, sets ...migrations.Set) *DB {
 	t.Helper()
 	var address string
-	if engine == SQLite {
+	switch engine {
+	case SQLite:
 		address = newSQLite(t, sets)
-	} else {
+	case Postgres:
+		address = newPostgres(t, sets)
+	default:
 		address = newMySQL(t, engine, sets)
 	}
 	return openAt(t, engine, address)
@@ -62,7 +77,11 @@ func (db *DB) Reopen(t testing.TB) *DB {
 
 func openAt(t testing.TB, engine, address string) *DB {
 	t.Helper()
-	db, err := drivers.Open(t.Context(), address)
+	open := drivers.Open
+	if engine == Postgres {
+		open = postgres.Open
+	}
+	db, err := open(t.Context(), address)
 	if err != nil {
 		t.Fatalf("open test database: %v", err)
 	}
@@ -84,7 +103,9 @@ func Missing(t testing.TB, format string, args ...any) {
 // fails it with ORBIT_TEST_ALL_ENGINES=1.
 func NeedServer(t testing.TB, engine string) string {
 	t.Helper()
-	variable := map[string]string{MySQL: "ORBIT_TEST_MYSQL_DSN", MariaDB: "ORBIT_TEST_MARIADB_DSN"}[engine]
+	variable := map[string]string{
+		MySQL: "ORBIT_TEST_MYSQL_DSN", MariaDB: "ORBIT_TEST_MARIADB_DSN", Postgres: "ORBIT_TEST_POSTGRES_DSN",
+	}[engine]
 	dsn := os.Getenv(variable)
 	switch {
 	case dsn != "":

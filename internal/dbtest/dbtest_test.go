@@ -10,6 +10,7 @@ import (
 
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/drivers"
+	"github.com/orbitkit/orbit/internal/drivers/postgres"
 	"github.com/orbitkit/orbit/migrations"
 )
 
@@ -108,7 +109,7 @@ func definition(t *testing.T, db *dbtest.DB, name string) (text string) {
 }
 
 func TestADatabaseGoesWithItsTest(t *testing.T) {
-	for _, engine := range dbtest.Engines() {
+	for _, engine := range dbtest.GuardEngines() {
 		t.Run(engine, func(t *testing.T) {
 			var address string
 			if !t.Run("user", func(t *testing.T) { address = dbtest.Open(t, engine, migrations.Guard).Address }) || address == "" {
@@ -120,10 +121,28 @@ func TestADatabaseGoesWithItsTest(t *testing.T) {
 				}
 				return
 			}
+			if engine == dbtest.Postgres {
+				schemaIsGone(t, address)
+				return
+			}
 			if _, err := drivers.Open(t.Context(), address); err == nil || !strings.Contains(err.Error(), "Unknown database") {
 				t.Errorf("Open after the test = %v, want an unknown database", err)
 			}
 		})
+	}
+}
+
+// schemaIsGone wants no schema under an address on PostgreSQL.
+func schemaIsGone(t *testing.T, address string) {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var there bool
+	if err := db.Read().QueryRowContext(t.Context(), "SELECT current_schema() IS NOT NULL").Scan(&there); err != nil || there {
+		t.Errorf("the schema is still there: %t, %v", there, err)
 	}
 }
 
@@ -134,7 +153,7 @@ func TestChild(t *testing.T) {
 	if os.Getenv(child) == "" {
 		return
 	}
-	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {}, migrations.Guard)
+	dbtest.RunOn(t, dbtest.GuardEngines(), func(t *testing.T, db *dbtest.DB) {}, migrations.Guard)
 }
 
 // CLI-012: without servers the other engines are skipped with the reason, unless nothing
@@ -147,8 +166,8 @@ func TestAMissingServerSkipsOrFailsAndSaysSo(t *testing.T) {
 		fails               bool
 		want                []string
 	}{
-		{"skips", "", "", "", false, []string{"--- PASS: TestChild/sqlite", "--- SKIP: TestChild/mysql", "ORBIT_TEST_MYSQL_DSN names no server", "--- SKIP: TestChild/mariadb", "ORBIT_TEST_MARIADB_DSN names no server"}},
-		{"fails", "", "", "1", true, []string{"--- PASS: TestChild/sqlite", "--- FAIL: TestChild/mysql", "--- FAIL: TestChild/mariadb", "allows no skipped engine"}},
+		{"skips", "", "", "", false, []string{"--- PASS: TestChild/sqlite", "--- SKIP: TestChild/mysql", "ORBIT_TEST_MYSQL_DSN names no server", "--- SKIP: TestChild/mariadb", "ORBIT_TEST_MARIADB_DSN names no server", "--- SKIP: TestChild/postgres", "ORBIT_TEST_POSTGRES_DSN names no server"}},
+		{"fails", "", "", "1", true, []string{"--- PASS: TestChild/sqlite", "--- FAIL: TestChild/mysql", "--- FAIL: TestChild/mariadb", "--- FAIL: TestChild/postgres", "allows no skipped engine"}},
 		{"swapped", mariadb, mysql, "", true, []string{"the server for mysql is of version", "the server for mariadb is of version"}},
 	}
 	for _, test := range tests {
@@ -158,7 +177,7 @@ func TestAMissingServerSkipsOrFailsAndSaysSo(t *testing.T) {
 				dbtest.Open(t, dbtest.MariaDB)
 			}
 			cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
-			cmd.Env = append(os.Environ(), child+"=1", "ORBIT_TEST_MYSQL_DSN="+test.mysql, "ORBIT_TEST_MARIADB_DSN="+test.mariadb, "ORBIT_TEST_ALL_ENGINES="+test.all)
+			cmd.Env = append(os.Environ(), child+"=1", "ORBIT_TEST_MYSQL_DSN="+test.mysql, "ORBIT_TEST_MARIADB_DSN="+test.mariadb, "ORBIT_TEST_POSTGRES_DSN=", "ORBIT_TEST_ALL_ENGINES="+test.all)
 			out, err := cmd.CombinedOutput()
 			if (err != nil) != test.fails {
 				t.Errorf("child ended with %v, want failure %v", err, test.fails)

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"reflect"
+	"strings"
 )
 
 // A class says what an engine's error means for the statement or transaction that got it.
@@ -61,6 +62,21 @@ func classifySQLite(err error) class {
 	return classRefused
 }
 
+// classifyPostgreSQL goes by the SQLSTATE. What an ended connection or server says about
+// itself (classes 08 and 57P) leaves open what became of a COMMIT.
+func classifyPostgreSQL(err error) class {
+	state, ok := sqlState(err)
+	switch {
+	case !ok, strings.HasPrefix(state, "08"), strings.HasPrefix(state, "57P"), state == "40003": // completion unknown
+		return classUnknown
+	case state == "23505":
+		return classDuplicate
+	case state == "40001", state == "40P01", state == "55P03": // not serializable, deadlock, lock wait timeout
+		return classTransient
+	}
+	return classRefused
+}
+
 // mysqlCode finds the server's error number. go-sql-driver keeps it in a field and
 // offers no method, so it is read by reflection: importing the driver here would tie
 // every user of outbox and resourceguard to it.
@@ -99,6 +115,18 @@ func sqliteCode(err error) (code int, ok bool) {
 		return false
 	})
 	return code, ok
+}
+
+// sqlState finds the five characters that pgx and lib/pq both offer by a method.
+func sqlState(err error) (state string, ok bool) {
+	walk(err, func(err error) bool {
+		s, has := err.(interface{ SQLState() string })
+		if has {
+			state, ok = s.SQLState(), true
+		}
+		return has
+	})
+	return state, ok
 }
 
 // walk visits err and everything it wraps until visit reports true.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "modernc.org/sqlite"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
@@ -34,6 +35,41 @@ func TestMySQLErrorsAreToldApartByCode(t *testing.T) {
 	}
 	for _, tt := range tests {
 		d := sqldb.MySQL
+		if d.Duplicate(tt.err) != tt.duplicate || d.Transient(tt.err) != tt.transient || d.Refused(tt.err) != tt.refused {
+			t.Errorf("%v: duplicate %v transient %v refused %v, want %v %v %v", tt.err,
+				d.Duplicate(tt.err), d.Transient(tt.err), d.Refused(tt.err), tt.duplicate, tt.transient, tt.refused)
+		}
+	}
+}
+
+// A stateError has the method of the errors of pgx and lib/pq.
+type stateError string
+
+func (e stateError) Error() string    { return "ERROR: refused" }
+func (e stateError) SQLState() string { return string(e) }
+
+func TestPostgreSQLErrorsAreToldApartByState(t *testing.T) {
+	tests := []struct {
+		err                           error
+		duplicate, transient, refused bool
+	}{
+		{stateError("23505"), true, false, true},
+		{&pgconn.PgError{Code: "23505"}, true, false, true},
+		{stateError("40001"), false, true, true},
+		{stateError("40P01"), false, true, true},
+		{stateError("55P03"), false, true, true},
+		{stateError("25P02"), false, false, true}, // the error that ended the transaction came before
+		{stateError("42P01"), false, false, true},
+		{fmt.Errorf("apply: %w", stateError("40001")), false, true, true},
+		{stateError("40003"), false, false, false},
+		{stateError("08006"), false, false, false},
+		{stateError("57P01"), false, false, false}, // the server goes down; its COMMIT may have been done
+		{driver.ErrBadConn, false, false, false},
+		{errors.New("ERROR: (SQLSTATE 40001)"), false, false, false}, // text proves nothing
+		{nil, false, false, false},
+	}
+	for _, tt := range tests {
+		d := sqldb.PostgreSQL
 		if d.Duplicate(tt.err) != tt.duplicate || d.Transient(tt.err) != tt.transient || d.Refused(tt.err) != tt.refused {
 			t.Errorf("%v: duplicate %v transient %v refused %v, want %v %v %v", tt.err,
 				d.Duplicate(tt.err), d.Transient(tt.err), d.Refused(tt.err), tt.duplicate, tt.transient, tt.refused)

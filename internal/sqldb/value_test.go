@@ -22,7 +22,7 @@ func TestParseIDRefusesAllButLowerCaseHex(t *testing.T) {
 
 func TestUint64SurvivesEachDialectsForm(t *testing.T) {
 	for _, v := range []uint64{0, 1, 1 << 53, 1<<53 + 1, math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64} {
-		for _, d := range []*sqldb.Dialect{sqldb.MySQL, sqldb.SQLite} {
+		for _, d := range []*sqldb.Dialect{sqldb.MySQL, sqldb.SQLite, sqldb.PostgreSQL} {
 			var got uint64
 			if err := d.ScanUint64(&got).Scan(d.Uint64(v)); err != nil || got != v {
 				t.Errorf("%s: %d came back as %d, %v", d, v, got, err)
@@ -44,5 +44,20 @@ func TestUint64BytesSortLikeNumbers(t *testing.T) {
 	small, large := sqldb.SQLite.Uint64(math.MaxInt64).([]byte), sqldb.SQLite.Uint64(math.MaxInt64+1).([]byte)
 	if bytes.Compare(small, large) >= 0 {
 		t.Fatalf("%x is not below %x", small, large)
+	}
+}
+
+func TestPlaceholdersAreNumberedForPostgreSQLAlone(t *testing.T) {
+	const query = "UPDATE a SET b = ?, c = ? WHERE d IN (?,?)"
+	if got, want := sqldb.PostgreSQL.Bind(query), "UPDATE a SET b = $1, c = $2 WHERE d IN ($3,$4)"; got != want {
+		t.Errorf("Bind = %q, want %q", got, want)
+	}
+	for _, d := range []*sqldb.Dialect{sqldb.MySQL, sqldb.SQLite} {
+		if got := d.Bind(query); got != query {
+			t.Errorf("Bind of %s = %q, want the query as it is", d, got)
+		}
+	}
+	if got := "FROM a" + sqldb.PostgreSQL.ByIndex("b"); got != "FROM a" {
+		t.Errorf("hint = %q, want none", got)
 	}
 }
