@@ -40,8 +40,11 @@ func (r *sourceRun) run(ctx context.Context) error {
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(200*time.Millisecond), backoff.WithMaxInterval(15*time.Second), backoff.WithMaxElapsedTime(0))
 	for ctx.Err() == nil {
 		opened, err := r.relayUntil(ctx)
-		if opened || ctx.Err() != nil {
+		switch {
+		case opened:
 			return err
+		case ctx.Err() != nil:
+			return nil
 		}
 		if r.note(err) {
 			r.log.Error("database cannot be opened, trying on", "err", err)
