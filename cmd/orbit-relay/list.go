@@ -46,6 +46,7 @@ that are not DELIVERED. It finds them by the index of their state.`,
 	f.StringVar(&l.what.filter.Target, "target", "", "only rows of the target with this `name`")
 	f.StringVar(&l.what.filter.QueueID, "queue", "", "only rows of the queue with this `id`; needs --target")
 	f.StringVar(&l.what.filter.Key, "key", "", "only the row with this idempotency `key`, in any state; needs --target")
+	f.StringVar(&l.what.filter.TaskID, "task", "", "with --key: the cancel of the task with this `id`")
 	f.BoolVar(&l.what.filter.Unknown, "unknown", false, "only rows of which a send ended unknown")
 	f.IntVar(&l.what.limit, "limit", defaultLimit, "most `rows`, 1 to 1000")
 	f.Int64Var(&l.what.after, "after", 0, "only rows after this `number`")
@@ -111,13 +112,13 @@ type listed struct {
 }
 
 func (l *listed) print(w io.Writer) {
-	fmt.Fprintln(w, "ROW\tSTATE\tTARGET\tKEY\tSENDS\tLAST\tUNKNOWN\tENQUEUED\tDUE")
+	fmt.Fprintln(w, "ROW\tSTATE\tOPERATION\tTARGET\tKEY\tSENDS\tLAST\tUNKNOWN\tENQUEUED\tDUE")
 	for _, r := range l.Rows {
 		due := ""
 		if r.DueAt != nil {
 			due = at(*r.DueAt)
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", r.Row, r.State, cli.Plain(r.Target), cli.Plain(r.Key), r.Sends,
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", r.Row, r.State, r.Operation, cli.Plain(r.Target), cli.Plain(r.Key), r.Sends,
 			cli.Plain(r.Last.words()), yes(r.Unknown), at(r.CreatedAt), cli.Plain(due))
 	}
 	if l.Next != 0 {
@@ -133,6 +134,8 @@ type rowReport struct {
 	QueueID       string     `json:"queue_id,omitempty"`
 	Handler       string     `json:"handler,omitempty"`
 	Key           string     `json:"key"`
+	Operation     string     `json:"operation"`                // submit or cancel
+	CancelTaskID  string     `json:"cancel_task_id,omitempty"` // the task that a cancel is for
 	Shard         int        `json:"shard"`
 	Size          int        `json:"size"`
 	ContentDigest string     `json:"content_digest"`
@@ -163,7 +166,7 @@ type answer struct {
 
 func describeRow(r *outbox.Row) rowReport {
 	return rowReport{
-		Row: r.Seq, State: r.State.String(), Target: r.Target, QueueID: r.QueueID, Handler: r.Handler, Key: r.Key,
+		Row: r.Seq, State: r.State.String(), Target: r.Target, QueueID: r.QueueID, Handler: r.Handler, Key: r.Key, Operation: r.Operation.String(), CancelTaskID: r.CancelTaskID,
 		Shard: r.Shard, Size: r.Size, ContentDigest: r.Algorithm + ":" + fmt.Sprintf("%x", r.Digest[:]), RequestSHA256: fmt.Sprintf("%x", r.RequestSHA256),
 		CreatedAt: r.CreatedAt.UTC(), NotBefore: since(r.NotBefore), NotAfter: since(r.NotAfter), LateAllowed: r.LateAllowed,
 		DueAt: since(r.DueAt), SettledAt: since(r.SettledAt), Sends: r.Attempts, Unknown: r.Last.Unknown, Last: describeAnswer(r.Last),

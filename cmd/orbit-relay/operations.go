@@ -45,6 +45,7 @@ func httpList(ctx context.Context, store *outbox.Store, r *http.Request) (any, e
 		"state":    func(v string) error { l.states = strings.Split(v, ","); return nil },
 		"target":   func(v string) error { l.filter.Target = v; return nil },
 		"queue_id": func(v string) error { l.filter.QueueID = v; return nil },
+		"task_id":  func(v string) error { l.filter.TaskID = v; return nil },
 		"key":      func(v string) error { l.filter.Key = v; return nil },
 		"unknown":  flagParameter(&l.filter.Unknown),
 		"limit":    numberParameter(&limit),

@@ -110,7 +110,7 @@ func (h *history) print(w io.Writer) {
 		}
 		return at(*t)
 	}
-	fields(w, "row", fmt.Sprint(h.Row), "state", h.State, "target", h.Target, "queue", h.QueueID, "handler", h.Handler, "key", h.Key,
+	fields(w, "row", fmt.Sprint(h.Row), "state", h.State, "operation", h.Operation, "task to cancel", h.CancelTaskID, "target", h.Target, "queue", h.QueueID, "handler", h.Handler, "key", h.Key,
 		"shard", fmt.Sprint(h.Shard), "size", fmt.Sprintf("%d bytes", h.Size), "content digest", h.ContentDigest, "request sha256", h.RequestSHA256,
 		"enqueued", at(h.CreatedAt), "not before", pointed(h.NotBefore), "not after", pointed(h.NotAfter), "due", pointed(h.DueAt),
 		"settled", pointed(h.SettledAt), "sends", fmt.Sprint(h.Sends), "a send may have been accepted", yes(h.Unknown),

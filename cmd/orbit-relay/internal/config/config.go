@@ -116,8 +116,8 @@ func (l *Listen) Complete() (broken []Broken) {
 			l.Address = net.JoinHostPort("127.0.0.1", port)
 		case !isLoopback(host) && !l.Remote:
 			broken = append(broken, Broken{"address", fmt.Sprintf("address %q must be on a loopback address such as 127.0.0.1: nudges ask for no credential", l.Address)})
-		case !isLoopback(host) && l.Token == "":
-			broken = append(broken, Broken{"address", fmt.Sprintf("address %q can be reached by other machines: it needs a token", l.Address)})
+		case l.Remote && l.Token == "":
+			broken = append(broken, Broken{"address", "an address that other machines may reach needs a token"})
 		}
 	}
 	if l.Metrics != "" {
