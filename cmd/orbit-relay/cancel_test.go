@@ -95,7 +95,7 @@ func TestACancelIsFrozenAndSentLikeASubmit(t *testing.T) {
 			s.operate(2, "list", "--target", "shop", "--task", first)
 			s.operate(0, "discard", fmt.Sprint(stale.Seq), "--reason", "looked at")
 			s.operate(0, "verify")
-			if _, err := s.db.Write().ExecContext(t.Context(), "UPDATE orbit_outbox SET handler = 'x' WHERE seq = ?", good.Seq); err != nil {
+			if _, err := s.db.Write().ExecContext(t.Context(), "UPDATE orbit_outbox SET handler = ? WHERE seq = ?", []byte("x"), good.Seq); err != nil {
 				t.Fatal(err)
 			}
 			s.operate(1, "verify")
