@@ -14,7 +14,7 @@ import (
 )
 
 // The versions of the outbox schema that this program runs on (MIG-008).
-const minSchema, maxSchema = 2, 2
+const minSchema, maxSchema = 3, 3
 
 // openSource opens the database of a source and makes sure that the outbox is there in a
 // version that this program knows.
