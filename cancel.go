@@ -1,6 +1,10 @@
 package orbit
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"net/http"
+)
 
 // CancelTaskRequest asks for the cancellation of a task.
 type CancelTaskRequest struct {
@@ -26,6 +30,16 @@ func ParseCancel(body []byte) (CancelTaskRequest, Digest, error) {
 		return CancelTaskRequest{}, Digest{}, err
 	}
 	return r, digestOf(r.appendJSON(nil)), nil
+}
+
+// Freeze checks r by the server's rules and returns the body to be sent, the same for equal
+// requests, and the digest of its content. Its errors are [*InvalidArgumentError].
+func (r CancelTaskRequest) Freeze() ([]byte, Digest, error) {
+	if err := r.validate(); err != nil {
+		return nil, Digest{}, err
+	}
+	body := r.appendJSON(nil)
+	return body, digestOf(body), nil
 }
 
 func (r CancelTaskRequest) validate() error {
@@ -56,4 +70,30 @@ func (c *Client) CancelTask(ctx context.Context, taskID, key string, r CancelTas
 	return c.runOnTask(ctx, taskID, command{
 		act: "cancel task", path: submitPath + "/" + taskID + ":cancel", key: key, body: r.appendJSON(nil),
 	})
+}
+
+// CancelFrozen sends body, which must come from [CancelTaskRequest.Freeze], once under key
+// and reports what came back. Accepted is a 200, or a 202 while the task runs, with the task
+// as the cancel left it: hold its id against taskID. Traceparent may be empty. Errors are as
+// for [Client.SubmitFrozen] (OUT-022).
+func (c *Client) CancelFrozen(ctx context.Context, taskID, key string, body []byte, traceparent string) (Answer, error) {
+	if !ValidID(taskID) {
+		return Answer{}, invalid("task_id", "must be 32 lower-case hexadecimal characters")
+	}
+	if err := (FrozenItem{Key: key, Body: body, Traceparent: traceparent}).validate(); err != nil {
+		return Answer{}, err
+	}
+	req, err := c.newRequest(ctx, http.MethodPost, submitPath+"/"+taskID+":cancel", body)
+	if err != nil {
+		return Answer{}, fmt.Errorf("orbit: cancel task: %w", err)
+	}
+	req.Header.Set(HeaderIdempotencyKey, key)
+	if traceparent != "" {
+		req.Header.Set(HeaderTraceparent, traceparent)
+	}
+	r, err := c.exchange(req, maxSingleAnswer)
+	if err != nil {
+		return Answer{}, &UnknownOutcomeError{Act: "cancel task", Err: err}
+	}
+	return r.answer(http.StatusOK, http.StatusAccepted), nil
 }

@@ -41,7 +41,7 @@ func (c *Client) RetryTask(ctx context.Context, taskID, key string, r RetryTaskR
 	if err != nil {
 		return Accepted{}, err
 	}
-	a := reply.answer()
+	a := reply.answer(http.StatusOK, http.StatusCreated)
 	switch {
 	case a.Accepted == nil:
 		return Accepted{}, failed(act, a.Status, a.Err, a.Unreadable)

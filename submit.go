@@ -95,7 +95,7 @@ func (c *Client) SubmitFrozen(ctx context.Context, key string, body []byte, trac
 	if err != nil {
 		return Answer{}, &UnknownOutcomeError{Act: "submit task", Err: err}
 	}
-	return r.answer(), nil
+	return r.answer(http.StatusOK, http.StatusCreated), nil
 }
 
 // SubmitFrozenBatch sends up to 100 frozen requests in one body, built by splicing
@@ -172,8 +172,8 @@ type wireReceipt struct {
 	Task         wireTask `json:"task"`
 }
 
-// answer reads the answer to a single submit.
-func (r *reply) answer() Answer {
+// answer reads the answer to a single frozen command, which one of the two statuses accepts.
+func (r *reply) answer(known, done int) Answer {
 	a := Answer{
 		Status:        r.status,
 		RequestID:     r.requestID,
@@ -181,14 +181,14 @@ func (r *reply) answer() Answer {
 		Replayed:      r.header.Get(HeaderReplayed) == "true",
 	}
 	a.RetryAfter, a.HasRetryAfter = r.retryAfter()
-	if known := openAs[wireReceipt](r); known != nil {
-		a.accept(known)
+	if receipt := openAs[wireReceipt](r); receipt != nil {
+		a.accept(receipt, known, done)
 		return a
 	}
 	var data jsontext.Value
 	data, a.Err, a.Unreadable = r.open()
 	if data != nil {
-		a.acceptText(data)
+		a.acceptText(data, known, done)
 	}
 	return a
 }
@@ -209,20 +209,20 @@ func openAs[T any](r *reply) *T {
 }
 
 // acceptText reads the data of a success into a.
-func (a *Answer) acceptText(data []byte) {
+func (a *Answer) acceptText(data []byte, known, done int) {
 	var r wireReceipt
 	if jsonv2.Unmarshal(data, &r) != nil {
 		a.Unreadable = errors.New("data of the answer is not a receipt")
 		return
 	}
-	a.accept(&r)
+	a.accept(&r, known, done)
 }
 
-// accept takes a receipt for the answer.
-func (a *Answer) accept(r *wireReceipt) {
+// accept takes a receipt for the answer, if its status is one of the two that accept.
+func (a *Answer) accept(r *wireReceipt, known, done int) {
 	switch {
-	case a.Status != http.StatusOK && a.Status != http.StatusCreated:
-		a.Unreadable = errors.New("HTTP status is not one of a submit")
+	case a.Status != known && a.Status != done:
+		a.Unreadable = errors.New("HTTP status is not one of this command")
 	case !ValidID(r.Task.ID) || !ValidID(r.Task.QueueID) || r.Task.Handler == "":
 		a.Unreadable = errors.New("receipt lacks the id, queue or handler of its task")
 	default:
@@ -235,6 +235,9 @@ func (a *Answer) accept(r *wireReceipt) {
 		}
 	}
 }
+
+// acceptItem takes a receipt for an item of a batch.
+func (a *Answer) acceptItem(r *wireReceipt) { a.accept(r, http.StatusOK, http.StatusCreated) }
 
 // wireItemAnswer is one element of data.items in the answer to a batch, with its data in
 // the form D.
@@ -256,7 +259,7 @@ func (r *reply) batchAnswer(n int) BatchAnswer {
 	if known := openAs[items](r); known != nil && len(known.Items) == n && b.Status == http.StatusOK {
 		b.Items = make([]Answer, n)
 		for i := range known.Items {
-			b.Items[i] = itemAnswer(&known.Items[i], b.RequestID, known.Items[i].Data != nil, (*Answer).accept)
+			b.Items[i] = itemAnswer(&known.Items[i], b.RequestID, known.Items[i].Data != nil, (*Answer).acceptItem)
 		}
 		return b
 	}
@@ -296,7 +299,7 @@ func itemText(item []byte, requestID string) Answer {
 		return Answer{RequestID: requestID, Unreadable: errors.New("item of the answer cannot be read")}
 	}
 	hasData := w.Data.Kind() == '{' || w.Error != nil && len(w.Data) > 0
-	return itemAnswer(&w, requestID, hasData, func(a *Answer, data jsontext.Value) { a.acceptText(data) })
+	return itemAnswer(&w, requestID, hasData, func(a *Answer, data jsontext.Value) { a.acceptText(data, http.StatusOK, http.StatusCreated) })
 }
 
 // itemAnswer makes the answer of one item. HasData tells that its data is an object, which

@@ -246,6 +246,9 @@ func (d *doctor) rights() error {
 		"INSERT INTO orbit_outbox_journal (row_seq, action, operator, reason, state_before, state_after, created_at) SELECT seq, '', '', '', 0, 0, 0 FROM orbit_outbox WHERE seq = -1",
 		"DELETE FROM orbit_outbox_answer WHERE row_seq = -1",
 		"UPDATE orbit_outbox_target SET accepted = accepted WHERE shard = -1",
+		"UPDATE orbit_outbox_relay SET expires_at = expires_at WHERE expires_at < 0",
+		"DELETE FROM orbit_outbox_relay WHERE expires_at < 0",
+		"INSERT INTO orbit_outbox_relay (holder, name, expires_at) SELECT '', '', 0 FROM orbit_outbox WHERE seq = -1",
 	}
 	for _, statement := range statements {
 		err := d.tx(d.ctx, func(tx *sql.Tx) error {

@@ -82,8 +82,13 @@ func (o *Outbox) Enqueue(ctx context.Context, tx Tx, m Message) (Receipt, error)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("outbox: enqueue: %w", err)
 	}
-	identity := identityOf(m.Target, OperationSubmit, nil, m.Key)
-	seq, err := o.insertRow(ctx, tx, &m, &f, identity)
+	return o.enqueue(ctx, tx, &m, &f)
+}
+
+// enqueue inserts a frozen command. Of m it takes what stands around the request.
+func (o *Outbox) enqueue(ctx context.Context, tx Tx, m *Message, f *frozen) (Receipt, error) {
+	identity := identityOf(m.Target, f.operation, f.taskID, m.Key)
+	seq, err := o.insertRow(ctx, tx, m, f, identity)
 	if err == nil {
 		return Receipt{Seq: seq, Digest: f.digest}, nil
 	}
@@ -109,15 +114,19 @@ var (
 )
 
 func (o *Outbox) insertRow(ctx context.Context, tx Tx, m *Message, f *frozen, identity [sha256.Size]byte) (int64, error) {
-	queue, err := sqldb.ParseID(f.request.QueueID)
-	if err != nil {
-		return 0, err
+	var queue any // NULL for a cancel
+	if f.queueID != "" {
+		id, err := sqldb.ParseID(f.queueID)
+		if err != nil {
+			return 0, err
+		}
+		queue = id[:]
 	}
 	sum := sha256.Sum256(f.body)
 	earliest := ceilMicros(m.NotBefore)
 	result, err := tx.ExecContext(ctx, o.insert,
-		identity[:], int64(OperationSubmit), empty, int64(shardOf(identity, o.shards)), LaneOf(m.Target, f.request.QueueID), int64(len(f.body)),
-		[]byte(m.Target), []byte(m.Key), queue[:], []byte(f.request.Handler), f.body, sum[:], algorithm, f.digest[:], []byte(m.Traceparent),
+		identity[:], int64(f.operation), f.taskID, int64(shardOf(identity, o.shards)), LaneOf(m.Target, f.queueID), int64(len(f.body)),
+		[]byte(m.Target), []byte(m.Key), queue, []byte(f.handler), f.body, sum[:], algorithm, f.digest[:], []byte(m.Traceparent),
 		nullTime(earliest), nullTime(zeroMicros(m.NotAfter)), earliest, earliest)
 	if err != nil {
 		return 0, err

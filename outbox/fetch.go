@@ -16,7 +16,7 @@ import (
 const MaxRows = 1000
 
 const selectRow = `
-SELECT seq, operation, shard, lane, size, target, idempotency_key, queue_id, handler,
+SELECT seq, operation, operation_task_id, shard, lane, size, target, idempotency_key, queue_id, handler,
   request, request_sha256, content_algorithm, content_digest, traceparent, created_at, not_before, not_after,
   state, due_at, window_from, attempts, outcome, outcome_unknown,
   answer_status, answer_code, answer_message, answer_digest, answer_request_id,
@@ -77,7 +77,7 @@ func seqArgs(args []any, seqs []int64) []any {
 // rawRow takes the columns whose type is not that of their field.
 type rawRow struct {
 	target, key, handler, sum, algorithm, digest, trace []byte
-	code, message, answered                             []byte
+	code, message, answered, subject                    []byte
 	queue, requestID, task                              sqldb.ID
 	created, window, read, due, accepted, settled       int64
 	notBefore, notAfter                                 sql.NullInt64
@@ -90,7 +90,7 @@ func scanRows(rows *sql.Rows) (Row, error) {
 		return Row{}, err
 	}
 	if !w.whole() {
-		return Row{}, errors.New("digest column has the wrong length")
+		return Row{}, errors.New("a digest or id has the wrong length")
 	}
 	w.into(&r)
 	return r, nil
@@ -99,7 +99,7 @@ func scanRows(rows *sql.Rows) (Row, error) {
 // columns returns where the columns of selectRow go.
 func (w *rawRow) columns(r *Row) []any {
 	return []any{
-		&r.Seq, &r.Operation, &r.Shard, &r.Lane, &r.Size, &w.target, &w.key, &w.queue, &w.handler,
+		&r.Seq, &r.Operation, &w.subject, &r.Shard, &r.Lane, &r.Size, &w.target, &w.key, &w.queue, &w.handler,
 		&r.Request, &w.sum, &w.algorithm, &w.digest, &w.trace, &w.created, &w.notBefore, &w.notAfter,
 		&r.State, &w.due, &w.window, &r.Attempts, &r.Last.Outcome, &r.Last.Unknown,
 		&r.Last.Status, &w.code, &w.message, &w.answered, &w.requestID,
@@ -107,12 +107,17 @@ func (w *rawRow) columns(r *Row) []any {
 	}
 }
 
-// whole reports whether the digests have their length.
-func (w *rawRow) whole() bool { return len(w.sum) == sha256.Size && len(w.digest) == sha256.Size }
+// whole reports whether digests and ids have their length.
+func (w *rawRow) whole() bool {
+	return len(w.sum) == sha256.Size && len(w.digest) == sha256.Size && (len(w.subject) == 0 || len(w.subject) == len(sqldb.ID{}))
+}
 
 func (w *rawRow) into(r *Row) {
 	r.Target, r.Key, r.Handler = string(w.target), string(w.key), string(w.handler)
 	r.QueueID, r.TaskID = textID(w.queue), textID(w.task)
+	if len(w.subject) > 0 {
+		r.CancelTaskID = sqldb.ID(w.subject).String()
+	}
 	r.RequestSHA256, r.Digest = [32]byte(w.sum), orbit.Digest(w.digest)
 	r.Algorithm, r.Traceparent = string(w.algorithm), string(w.trace)
 	r.Last.Code, r.Last.Message = string(w.code), string(w.message)

@@ -8,9 +8,22 @@ import (
 // An Operation is the kind of a frozen command.
 type Operation int8
 
-// OperationSubmit asks for a task. It is the only operation so far; the number 2 is
-// kept for cancel.
-const OperationSubmit Operation = 1
+// Operations.
+const (
+	OperationSubmit Operation = 1 // asks for a task
+	OperationCancel Operation = 2 // asks for the cancellation of one (OUT-022)
+)
+
+// String returns "submit", "cancel" or "invalid".
+func (op Operation) String() string {
+	switch op {
+	case OperationSubmit:
+		return "submit"
+	case OperationCancel:
+		return "cancel"
+	}
+	return "invalid"
+}
 
 // identityOf returns the digest that is unique in the outbox: target, operation, task
 // id or empty, key (OUT-007). Each part but the last is preceded by its length, so
@@ -31,7 +44,8 @@ func shardOf(identity [sha256.Size]byte, n int) int {
 }
 
 // LaneOf returns the lane of a target's queue: rows that wait for the same thing, so
-// that a full queue delays no other. The queue is given as 32 hexadecimal characters.
+// that a full queue delays no other. The queue is given as 32 hexadecimal characters; that of
+// cancels is empty.
 func LaneOf(target, queueID string) int64 {
 	b := make([]byte, 0, 1+MaxTarget+32)
 	b = append(b, byte(len(target)))

@@ -19,6 +19,7 @@ type Filter struct {
 	Target  string  // empty means every target
 	QueueID string  // with Target: 32 hexadecimal characters, empty means every queue
 	Key     string  // with Target: the one submit request with this key
+	TaskID  string  // with Key: the one cancel of this task with this key instead
 	Unknown bool    // only rows of which a send ended unknown
 }
 
@@ -30,6 +31,13 @@ func (f *Filter) validate() error {
 	}
 	if f.Key != "" && f.Target == "" {
 		return &orbit.InvalidArgumentError{Field: "target", Rule: "is required with a key"}
+	}
+	switch {
+	case f.TaskID == "":
+	case f.Key == "":
+		return &orbit.InvalidArgumentError{Field: "key", Rule: "is required with a task"}
+	case !orbit.ValidID(f.TaskID):
+		return &orbit.InvalidArgumentError{Field: "task_id", Rule: "must be 32 lower-case hexadecimal characters"}
 	}
 	return validScope(f.Target, f.QueueID)
 }
@@ -105,6 +113,13 @@ ORDER BY seq`
 func (s *Store) listKey(ctx context.Context, f *Filter, after int64) ([]Row, error) {
 	var seq int64
 	identity := identityOf(f.Target, OperationSubmit, nil, f.Key)
+	if f.TaskID != "" {
+		task, err := sqldb.ParseID(f.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		identity = identityOf(f.Target, OperationCancel, task[:], f.Key)
+	}
 	err := s.db.Read().QueryRowContext(ctx, findIdentity, identity[:]).Scan(&seq)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && seq <= after {
 		return nil, nil

@@ -45,27 +45,19 @@ type Message struct {
 	AllowAbsoluteTimes bool
 }
 
-// frozen is a message in the form of its row.
+// frozen is a command in the form of its row.
 type frozen struct {
-	body    []byte
-	request orbit.SubmitTaskRequest // normalised
-	digest  orbit.Digest
+	operation Operation
+	taskID    []byte // of a cancel; empty for a submit
+	queueID   string // of a submit, normalised; empty for a cancel
+	handler   string // likewise
+	body      []byte
+	digest    orbit.Digest
 }
 
 // freeze checks m by every rule and encodes its request once.
 func (m *Message) freeze() (frozen, error) {
-	if err := orbit.ValidateIdempotencyKey(m.Key); err != nil {
-		return frozen{}, err
-	}
-	if err := ValidateTarget(m.Target); err != nil {
-		return frozen{}, err
-	}
-	if m.Traceparent != "" {
-		if err := orbit.ValidateTraceparent(m.Traceparent); err != nil {
-			return frozen{}, err
-		}
-	}
-	if err := m.checkTimes(); err != nil {
+	if err := m.checkAround(); err != nil {
 		return frozen{}, err
 	}
 	body, s, err := m.Request.Freeze()
@@ -75,7 +67,25 @@ func (m *Message) freeze() (frozen, error) {
 	if len(body) > orbit.MaxBodyBytes {
 		return frozen{}, &orbit.InvalidArgumentError{Field: "request", Rule: fmt.Sprintf("must be at most %d bytes when encoded", orbit.MaxBodyBytes)}
 	}
-	return frozen{body: body, request: s.Request, digest: s.Digest}, nil
+	return frozen{
+		operation: OperationSubmit, taskID: empty, queueID: s.Request.QueueID, handler: s.Request.Handler, body: body, digest: s.Digest,
+	}, nil
+}
+
+// checkAround checks all but the request.
+func (m *Message) checkAround() error {
+	if err := orbit.ValidateIdempotencyKey(m.Key); err != nil {
+		return err
+	}
+	if err := ValidateTarget(m.Target); err != nil {
+		return err
+	}
+	if m.Traceparent != "" {
+		if err := orbit.ValidateTraceparent(m.Traceparent); err != nil {
+			return err
+		}
+	}
+	return m.checkTimes()
 }
 
 // checkTimes refuses times that a waiting row may outlive (OUT-015) and times that a

@@ -85,13 +85,14 @@ type Row struct {
 
 	Seq           int64
 	Operation     Operation
+	CancelTaskID  string // of a cancel: the task, 32 hexadecimal characters; else empty
 	Shard         int
 	Lane          int64
 	Size          int // bytes of Request
 	Target        string
 	Key           string
-	QueueID       string // 32 hexadecimal characters
-	Handler       string
+	QueueID       string // 32 hexadecimal characters; empty for a cancel
+	Handler       string // empty for a cancel
 	Request       []byte // every send carries exactly these bytes
 	RequestSHA256 [sha256.Size]byte
 	Algorithm     string // of Digest

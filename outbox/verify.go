@@ -43,7 +43,7 @@ func (s *Store) Verify(ctx context.Context, after int64, limit int) (v Verified,
 			return v, failed(s.dialect, "verify leases", err)
 		}
 	}
-	query := "\nSELECT identity, operation_task_id," + selectRow[len("\nSELECT"):] + s.dialect.Clock + verifyRows
+	query := "\nSELECT identity," + selectRow[len("\nSELECT"):] + s.dialect.Clock + verifyRows
 	last := int64(0)
 	_, err = readAll(ctx, s.db.Read(), func(rows *sql.Rows) (none struct{}, err error) {
 		faults, seq, err := verifyRow(rows)
@@ -66,8 +66,8 @@ func (s *Store) Verify(ctx context.Context, after int64, limit int) (v Verified,
 func verifyRow(rows *sql.Rows) (faults []Fault, seq int64, err error) {
 	var r Row
 	var w rawRow
-	var identity, task []byte
-	if err := rows.Scan(append([]any{&identity, &task}, w.columns(&r)...)...); err != nil {
+	var identity []byte
+	if err := rows.Scan(append([]any{&identity}, w.columns(&r)...)...); err != nil {
 		return nil, 0, err
 	}
 	report := func(broken bool, rule string) {
@@ -76,11 +76,11 @@ func verifyRow(rows *sql.Rows) (faults []Fault, seq int64, err error) {
 		}
 	}
 	if !w.whole() {
-		report(true, "a digest has the wrong length")
+		report(true, "a digest or id has the wrong length")
 		return faults, r.Seq, nil
 	}
 	w.into(&r)
-	want := identityOf(r.Target, r.Operation, task, r.Key)
+	want := identityOf(r.Target, r.Operation, w.subject, r.Key)
 	report(string(identity) != string(want[:]), "identity is not that of target, operation, task and key")
 	report(!r.Intact(), "request does not match its SHA-256 and size")
 	report(r.Lane != LaneOf(r.Target, r.QueueID), "lane is not that of target and queue")
@@ -91,6 +91,10 @@ func verifyRow(rows *sql.Rows) (faults []Fault, seq int64, err error) {
 		report(err != nil, "request is none that a server could accept")
 		report(err == nil && sub.Digest != r.Digest, "content digest is not that of the request")
 		report(err == nil && (sub.Request.QueueID != r.QueueID || sub.Request.Handler != r.Handler), "queue or handler is not that of the request")
+	}
+	report(r.Operation != OperationSubmit && r.Operation != OperationCancel, "operation is none")
+	if r.Operation == OperationCancel {
+		verifyCancel(&r, report)
 	}
 	verifyDelivery(&r, report)
 	return faults, r.Seq, nil

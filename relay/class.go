@@ -52,6 +52,9 @@ func classify(r *outbox.Row, a orbit.Answer) verdict {
 // classifyReceipt holds what the receipt echoes against what was sent (REL-011).
 func classifyReceipt(r *outbox.Row, a orbit.Answer) verdict {
 	task := &a.Accepted.Task
+	if r.Operation == outbox.OperationCancel {
+		return classifyCancel(r, a)
+	}
 	if task.QueueID != r.QueueID || task.Handler != r.Handler {
 		return mismatch
 	}
@@ -63,6 +66,19 @@ func classifyReceipt(r *outbox.Row, a orbit.Answer) verdict {
 		return mismatch
 	}
 	return accepted // digests of different algorithms cannot be compared
+}
+
+// classifyCancel holds the receipt of a cancel against the row. Its answer needs no digest:
+// the server knows the command by its task and key.
+func classifyCancel(r *outbox.Row, a orbit.Answer) verdict {
+	algorithm, digest, err := orbit.ParseDigest(a.ContentDigest)
+	switch {
+	case a.Accepted.Task.ID != r.CancelTaskID:
+		return mismatch
+	case err == nil && algorithm == r.Algorithm && digest != r.Digest:
+		return mismatch
+	}
+	return accepted
 }
 
 // classifyRefusal judges the 4xx that are left. 405 is no answer to a submit, also in

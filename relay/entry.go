@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"time"
 
 	"github.com/orbitkit/orbit"
@@ -31,8 +32,8 @@ func (e *entry) uncertain() bool { return e.suspect || e.row.Last.Unknown }
 // stays unknown may be the reason for it: it takes fewer and fewer others along.
 func (e *entry) company(most, ramp int) int {
 	switch {
-	case e.alone, e.gateTrial, e.laneTrial:
-		return 1
+	case e.alone, e.gateTrial, e.laneTrial, e.row.Operation != outbox.OperationSubmit:
+		return 1 // a batch is of submits
 	case e.suspect:
 		most = min(most, ramp)
 	}
@@ -40,6 +41,25 @@ func (e *entry) company(most, ramp int) int {
 		most = max(1, most>>min(2*e.row.Attempts, 16))
 	}
 	return most
+}
+
+// sendAlone sends the row in a request of its own.
+func (e *entry) sendAlone(ctx context.Context, c *orbit.Client) (orbit.Answer, error) {
+	if e.row.Operation == outbox.OperationCancel {
+		return c.CancelFrozen(ctx, e.row.CancelTaskID, e.row.Key, e.row.Request, e.row.Traceparent)
+	}
+	return c.SubmitFrozen(ctx, e.row.Key, e.row.Request, e.row.Traceparent)
+}
+
+// acceptedAt returns when the platform took the command, by its clock.
+func (e *entry) acceptedAt(t *orbit.Task) time.Time {
+	switch {
+	case e.row.Operation != outbox.OperationCancel:
+		return t.CreatedAt
+	case t.CancelRequestedAt != nil:
+		return *t.CancelRequestedAt
+	}
+	return t.UpdatedAt
 }
 
 func (e *entry) item() orbit.FrozenItem {
@@ -53,6 +73,8 @@ func (e *entry) unsendable(window time.Duration) (outbox.Outcome, string) {
 	switch {
 	case !e.row.Intact():
 		return outbox.OutcomeDamaged, "stored request does not match its SHA-256"
+	case e.row.Operation != outbox.OperationSubmit && e.row.Operation != outbox.OperationCancel:
+		return outbox.OutcomeDamaged, "the operation is none that this relay knows"
 	case now.Sub(e.row.WindowFrom) >= window:
 		return outbox.OutcomeTooOld, "the server may not know the key any more: a second task could come of it"
 	case !e.row.NotAfter.IsZero() && !now.Before(e.row.NotAfter) && !e.row.LateAllowed:

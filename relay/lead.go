@@ -225,7 +225,7 @@ func (l *lead) deliver(e *entry, a orbit.Answer) {
 		Deduplicated: a.Accepted.Deduplicated,
 		Status:       a.Status,
 		RequestID:    a.RequestID,
-		AcceptedAt:   a.Accepted.Task.CreatedAt,
+		AcceptedAt:   e.acceptedAt(&a.Accepted.Task),
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -155,10 +157,17 @@ type election struct {
 	relay *Relay
 	ended chan ended
 	leads sync.WaitGroup
-	led   map[int]bool
+	led   map[int]*leading
+	share *fairShare
 	sleep time.Duration
 	down  outage
 	left  []int // shards whose end was not in order
+}
+
+// leading is a lead under way.
+type leading struct {
+	resign   context.CancelFunc // ends it gracefully
+	resigned bool
 }
 
 // ended tells how a lead ended.
@@ -176,7 +185,7 @@ const (
 )
 
 func (e *election) run(ctx context.Context) error {
-	e.led = map[int]bool{}
+	e.led, e.share = map[int]*leading{}, newFairShare(e.relay)
 	rows, unsubscribe := e.relay.hook.Subscribe()
 	defer unsubscribe()
 	retry := newBackOff(100*time.Millisecond, 5*time.Second)
@@ -194,6 +203,7 @@ func (e *election) run(ctx context.Context) error {
 		}
 		e.wait(ctx, rows)
 	}
+	e.share.leave(ctx)
 	for len(e.led) > 0 {
 		e.note(<-e.ended)
 	}
@@ -230,20 +240,27 @@ func (e *election) wait(ctx context.Context, rows <-chan struct{}) {
 }
 
 func (e *election) note(end ended) {
+	handedOver := e.led[end.shard].resigned // to whom the shard has gone by now sees to the rest
 	delete(e.led, end.shard)
-	if errors.Is(end.err, ErrLeftToLease) {
+	if errors.Is(end.err, ErrLeftToLease) && !handedOver {
 		e.left = append(e.left, end.shard)
 	}
 }
 
-// try leads what nobody leads, and notes when the lease of somebody else may end.
+// try leads what nobody leads, up to this relay's share, gives back what is over it, and notes
+// when the lease of somebody else may end.
 func (e *election) try(ctx context.Context) error {
 	shards, err := e.relay.shards(ctx)
 	if err != nil {
 		return err
 	}
+	most := e.share.most(ctx, len(shards))
+	if len(shards) > 1 {
+		e.sleep = min(e.sleep, e.share.every())
+	}
+	e.giveBack(most)
 	for _, shard := range shards {
-		if e.led[shard] {
+		if e.led[shard] != nil || len(e.led) >= most {
 			continue
 		}
 		lease, err := e.relay.tryLead(ctx, shard)
@@ -260,10 +277,28 @@ func (e *election) try(ctx context.Context) error {
 	return nil
 }
 
+// giveBack ends leads until no more than most are left: those of the highest shards. What is
+// under way is finished and settled, and the lease released.
+func (e *election) giveBack(most int) {
+	kept := 0
+	for _, shard := range slices.Sorted(maps.Keys(e.led)) {
+		l := e.led[shard]
+		if l.resigned {
+			continue
+		}
+		if kept++; kept > most {
+			l.resigned = true
+			l.resign()
+		}
+	}
+}
+
 func (e *election) lead(ctx context.Context, lease outbox.Lease) {
-	e.led[lease.Shard] = true
+	ctx, resign := context.WithCancel(ctx)
+	e.led[lease.Shard] = &leading{resign: resign}
 	l := e.relay.begin(lease, false)
 	e.leads.Go(func() {
+		defer resign()
 		err := l.run(ctx)
 		e.relay.end(lease.Shard)
 		e.ended <- ended{shard: lease.Shard, err: err}

@@ -81,7 +81,7 @@ type shipment struct {
 
 func (s *shipment) sendOne(ctx context.Context) {
 	e := s.rows[0]
-	a, err := s.pipe.gate.target.Client.SubmitFrozen(ctx, e.row.Key, e.row.Request, e.row.Traceparent)
+	a, err := e.sendAlone(ctx, s.pipe.gate.target.Client)
 	if s.unsent(err) {
 		return
 	}

@@ -49,7 +49,7 @@ func TestUpStatusAndVersionTellHowFarTheDatabaseIs(t *testing.T) {
 			{[]string{"up"}, fmt.Sprintf(`^set server: nothing to do, at version %d\n$`, newest)},
 			{[]string{"version"}, fmt.Sprintf(`^%d\n$`, newest)},
 			{[]string{"version", "--set", "outbox"}, `^0\n$`},
-			{[]string{"up", "--set", "outbox"}, `^000001_\w+ applied in .*\n(?s:.*)set outbox: 2 steps applied, at version 2\n$`},
+			{[]string{"up", "--set", "outbox"}, `^000001_\w+ applied in .*\n(?s:.*)set outbox: 3 steps applied, at version 3\n$`},
 			{[]string{"up", "--set", "guard"}, `^000001_\w+ applied in .*\n(?s:.*)set guard: 2 steps applied, at version 2\n$`},
 		}
 		for _, c := range calls {

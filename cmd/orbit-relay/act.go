@@ -1,42 +1,27 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/cli"
-	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/outbox"
 )
 
-// openOutbox opens the outbox for an operator, who needs the database only.
-func openOutbox(ctx context.Context, env cli.Environment) (*sqldb.DB, *outbox.Store, error) {
-	db, err := openDatabase(ctx, env)
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := outbox.Open(db.Dialect(), db.Write(), db.Read())
-	if err != nil {
-		db.Close()
-		return nil, nil, err
-	}
-	return db, store, nil
-}
-
 // An actor is who changes something by hand, and how.
 type actor struct {
-	env cli.Environment
+	env environment
 	act outbox.Act
 	out cli.Format
 }
 
-func newActor(env cli.Environment) *actor { return &actor{env: env, out: cli.Format{Env: env}} }
+func newActor(env environment) *actor { return &actor{env: env, out: cli.Format{Env: env.Environment}} }
 
 func (a *actor) register(flags *pflag.FlagSet) {
 	flags.StringVar(&a.act.Operator, "operator", "", "`who` does it, for the audit (default $USER)")
@@ -50,13 +35,26 @@ func (a *actor) check() error {
 	if a.act.Operator == "" {
 		a.act.Operator = a.env.Get("USER")
 	}
+	return flagged(checkAct(a.act))
+}
+
+// checkAct refuses an act that the journal could not hold.
+func checkAct(a outbox.Act) error {
 	switch {
-	case a.act.Operator == "" || len(a.act.Operator) > 128:
-		return cli.Usage(errors.New("--operator must have 1 to 128 bytes (default $USER)"))
-	case a.act.Reason == "" || len(a.act.Reason) > 1024:
-		return cli.Usage(errors.New("--reason must have 1 to 1024 bytes"))
+	case a.Operator == "" || len(a.Operator) > 128:
+		return &orbit.InvalidArgumentError{Field: "operator", Rule: "must have 1 to 128 bytes"}
+	case a.Reason == "" || len(a.Reason) > 1024:
+		return &orbit.InvalidArgumentError{Field: "reason", Rule: "must have 1 to 1024 bytes"}
 	}
 	return nil
+}
+
+// flagged puts what is wrong with a field in the words of its flag.
+func flagged(err error) error {
+	if invalid, ok := err.(*orbit.InvalidArgumentError); ok {
+		return cli.Usage(fmt.Errorf("--%s: %s", strings.ReplaceAll(invalid.Field, "_", "-"), invalid.Rule))
+	}
+	return err
 }
 
 // did is what an act has done, in the form that --json prints.
@@ -71,7 +69,6 @@ type did struct {
 }
 
 func (a *actor) report(d did, words string) error {
-	d.DryRun = a.act.DryRun
 	return a.out.Print(d, func(w io.Writer) {
 		prefix := ""
 		if d.DryRun {

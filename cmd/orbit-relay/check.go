@@ -4,70 +4,137 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/orbitkit/orbit/cmd/orbit-relay/internal/config"
 	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/outbox"
 	"github.com/orbitkit/orbit/relay"
 )
 
-func newCheck(env cli.Environment) *cobra.Command {
+func newCheck(env environment) *cobra.Command {
 	var s settings
-	var l listeners
-	out := cli.Format{Env: env}
+	out := cli.Format{Env: env.Environment}
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check flags, environment, database and task server, all at once",
-		Long: `check takes the flags of run and reports every mistake in them, in the environment and in
-the database at once, with exit code 2. If there is none it asks the task server who it is
-as run does before it sends anything: exit code 1 means that run would wait. It sends no
-row and leads no shard.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return checkAll(cmd.Context(), env, &s, &l, &out) },
+		Short: "Check configuration, databases and task servers, all at once",
+		Long: `check takes the flags of run and reports every mistake in them, in the environment, in the
+configuration file and in the databases at once, with exit code 2; those of a file with
+their lines. If there is none it asks each task server who it is as run does before it
+sends anything: exit code 1 means that run would wait. It sends no row and leads no shard.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return checkAll(cmd.Context(), env, &s, &out) },
 	}
 	s.register(cmd.Flags())
-	l.register(cmd.Flags())
+	s.registerListen(cmd.Flags())
 	out.Register(cmd.Flags())
 	return cmd
 }
 
-func checkAll(ctx context.Context, env cli.Environment, s *settings, l *listeners, out *cli.Format) error {
-	var mistakes []error
-	note := func(err error) {
-		if err != nil {
-			mistakes = append(mistakes, oneLine(err))
+// checkPatience bounds what check waits for a database or a server.
+const checkPatience = 10 * time.Second
+
+func checkAll(ctx context.Context, env environment, s *settings, out *cli.Format) error {
+	cfg, mistakes := s.read(env)
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	defer cancel()
+	single := env.place.config == ""
+	for i, err := range openAll(ctx, cfg.Sources) {
+		if err != nil && !single {
+			err = fmt.Errorf("sources.%s.database: %w", cfg.Sources[i].Name, err)
+		}
+		if err != nil && cfg.Sources[i].Database != "" {
+			mistakes = append(mistakes, err)
 		}
 	}
-	db, err := openDatabase(ctx, env)
-	note(err)
-	if err == nil {
-		defer db.Close()
-	}
-	target, err := s.readTarget(env)
-	note(err)
-	note(s.cfg.Validate())
-	if err == nil {
-		note(relay.ValidateTarget(target))
-	}
-	note(l.validate())
-	if len(mistakes) > 0 {
-		return cli.Usage(oneLine(errors.Join(mistakes...)))
+	switch {
+	case len(mistakes) > 0 && single:
+		return cli.Usage(oneLine(mistakes...))
+	case len(mistakes) > 0:
+		return reportMistakes(out, mistakes)
 	}
 	e := examined{Checks: []check{{Name: "settings", Level: string(outbox.Fine), Detail: "flags, environment and database are right"}}}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	server := check{Name: "target " + target.Name, Level: string(outbox.Fine), Detail: "the server is Orbit, and the credential may submit"}
-	if err := relay.Probe(ctx, target); err != nil {
-		server.Level, server.Detail = string(outbox.Bad), err.Error()
-	}
-	target.Client.CloseIdleConnections()
-	e.Checks = append(e.Checks, server)
+	e.Checks = append(e.Checks, probeAll(ctx, cfg.Sources)...)
 	if err := out.Print(e, e.print); err != nil {
 		return err
 	}
-	if err := e.verdict(); err != nil {
-		return fmt.Errorf("%s: %s", server.Name, server.Detail)
+	var failed []error
+	for _, c := range e.Checks {
+		if c.Level == string(outbox.Bad) {
+			failed = append(failed, fmt.Errorf("%s: %s", c.Name, c.Detail))
+		}
+	}
+	if len(failed) > 0 {
+		return oneLine(failed...)
 	}
 	return nil
+}
+
+// reportMistakes shows every mistake in a line of its own.
+func reportMistakes(out *cli.Format, mistakes []error) error {
+	var e examined
+	for _, m := range mistakes {
+		c := check{Name: "configuration", Level: string(outbox.Bad), Detail: m.Error()}
+		e.Checks = append(e.Checks, c)
+	}
+	if err := out.Print(e, e.print); err != nil {
+		return err
+	}
+	if len(mistakes) == 1 {
+		return cli.Usage(errors.New("there is a mistake in the configuration"))
+	}
+	return cli.Usage(fmt.Errorf("there are %d mistakes in the configuration", len(mistakes)))
+}
+
+// openAll opens each database, side by side, and tells what is wrong with it.
+func openAll(ctx context.Context, sources []config.Source) []error {
+	errs := make([]error, len(sources))
+	var opening sync.WaitGroup
+	for i, s := range sources {
+		opening.Go(func() {
+			db, _, err := openSource(ctx, s)
+			if err == nil {
+				err = db.Close()
+			}
+			errs[i] = err
+		})
+	}
+	opening.Wait()
+	return errs
+}
+
+// probeAll asks each task server who it is, side by side: each target once.
+func probeAll(ctx context.Context, sources []config.Source) []check {
+	seen := map[string]bool{}
+	var targets []config.Target
+	for _, s := range sources {
+		for _, t := range s.Targets {
+			if !seen[t.Name] {
+				targets = append(targets, t)
+			}
+			seen[t.Name] = true
+		}
+	}
+	checks := make([]check, len(targets))
+	var probing sync.WaitGroup
+	for i, t := range targets {
+		probing.Go(func() { checks[i] = probe(ctx, t) })
+	}
+	probing.Wait()
+	return checks
+}
+
+func probe(ctx context.Context, t config.Target) check {
+	c := check{Name: "target " + t.Name, Level: string(outbox.Fine), Detail: "the server is Orbit, and the credential may submit"}
+	target, err := t.Open()
+	if err == nil {
+		defer target.Client.CloseIdleConnections()
+		err = relay.Probe(ctx, target)
+	}
+	if err != nil {
+		c.Level, c.Detail = string(outbox.Bad), err.Error()
+	}
+	return c
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -56,8 +58,12 @@ func (o *output) String() string {
 // call runs the program inside the test.
 func call(ctx context.Context, env map[string]string, args ...string) (code int, out, err string) {
 	var o, e output
-	code = program.Run(ctx, args, cli.Environment{Get: func(name string) string { return env[name] }, Out: &o, Err: &e})
+	code = program.Run(ctx, args, cliEnvironment(env, &o, &e))
 	return code, o.String(), e.String()
+}
+
+func cliEnvironment(env map[string]string, out, err io.Writer) cli.Environment {
+	return cli.Environment{Get: func(name string) string { return env[name] }, Out: out, Err: err}
 }
 
 // A site is a business database and a real task server.
@@ -69,6 +75,7 @@ type site struct {
 	url         string
 	credentials orbit.Credentials
 	file        string // credentials file
+	target      string // of what is enqueued; empty means shop
 }
 
 func newSite(t *testing.T, engine string) *site {
@@ -126,7 +133,7 @@ func (s *site) enqueue(keys ...string) (seqs []int64) {
 	err = s.db.Tx(s.t.Context(), func(tx *sqldb.Tx) error {
 		seqs = nil
 		for _, key := range keys {
-			r, err := box.Enqueue(s.t.Context(), tx.Tx, outbox.Message{Key: key, Target: "shop", Request: orbit.SubmitTaskRequest{
+			r, err := box.Enqueue(s.t.Context(), tx.Tx, outbox.Message{Key: key, Target: cmp.Or(s.target, "shop"), Request: orbit.SubmitTaskRequest{
 				QueueID: s.credentials.QueueID, Handler: "orders.ship", HandlerVersion: "v1", PayloadVersion: "v1",
 				Payload: json.RawMessage(`{"exact": 9007199254740993}`),
 			}})

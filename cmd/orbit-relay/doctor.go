@@ -11,8 +11,8 @@ import (
 	"github.com/orbitkit/orbit/outbox"
 )
 
-func newDoctor(env cli.Environment) *cobra.Command {
-	out := cli.Format{Env: env}
+func newDoctor(env environment) *cobra.Command {
+	out := cli.Format{Env: env.Environment}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine the business database for what an outbox rests on",
@@ -57,22 +57,30 @@ func (e *examined) verdict() error {
 	return nil
 }
 
-func examine(ctx context.Context, env cli.Environment, out *cli.Format) error {
+func examine(ctx context.Context, env environment, out *cli.Format) error {
 	db, store, err := openOutbox(ctx, env)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	checks, err := store.Doctor(ctx)
+	e, err := readDoctor(ctx, store)
 	if err != nil {
 		return err
-	}
-	var e examined
-	for _, c := range checks {
-		e.Checks = append(e.Checks, check{Name: c.Name, Level: string(c.Grade), Detail: c.Detail})
 	}
 	if err := out.Print(e, e.print); err != nil {
 		return err
 	}
 	return e.verdict()
+}
+
+func readDoctor(ctx context.Context, store *outbox.Store) (examined, error) {
+	checks, err := store.Doctor(ctx)
+	if err != nil {
+		return examined{}, err
+	}
+	e := examined{Checks: []check{}}
+	for _, c := range checks {
+		e.Checks = append(e.Checks, check{Name: c.Name, Level: string(c.Grade), Detail: c.Detail})
+	}
+	return e, nil
 }

@@ -11,22 +11,40 @@ import (
 	"github.com/orbitkit/orbit/outbox"
 )
 
-func newHold(env cli.Environment) *cobra.Command {
-	return holdCommand(env, "hold", "Keep rows of a target or queue from being sent", `hold keeps the rows of a target, of one of its queues, or all rows from being sent until
+// A holdAct is an act on the hold of a scope.
+type holdAct struct {
+	name string
+	do   func(*outbox.Store, context.Context, string, string, outbox.Act) error
+}
+
+var (
+	holdScope    = holdAct{"hold", (*outbox.Store).Hold}
+	releaseScope = holdAct{"release", (*outbox.Store).Unhold}
+)
+
+func (h holdAct) perform(ctx context.Context, store *outbox.Store, s scope, act outbox.Act) (did, error) {
+	if err := h.do(store, ctx, s.target, s.queue, act); err != nil {
+		return did{}, err
+	}
+	return did{Action: h.name, DryRun: act.DryRun, Target: s.target, QueueID: s.queue, Count: 1}, nil
+}
+
+func newHold(env environment) *cobra.Command {
+	return holdCommand(env, holdScope, "Keep rows of a target or queue from being sent", `hold keeps the rows of a target, of one of its queues, or all rows from being sent until
 release lifts it. It changes no row. Every relay obeys within a second; what is under way
-by then is not called back.`, (*outbox.Store).Hold)
+by then is not called back.`)
 }
 
-func newRelease(env cli.Environment) *cobra.Command {
-	return holdCommand(env, "release", "Lift a hold", `release lifts the hold with exactly this scope, which status shows.`, (*outbox.Store).Unhold)
+func newRelease(env environment) *cobra.Command {
+	return holdCommand(env, releaseScope, "Lift a hold", `release lifts the hold with exactly this scope, which status shows.`)
 }
 
-func holdCommand(env cli.Environment, name, short, long string, do func(*outbox.Store, context.Context, string, string, outbox.Act) error) *cobra.Command {
+func holdCommand(env environment, do holdAct, short, long string) *cobra.Command {
 	a := newActor(env)
 	var s scope
 	var all bool
 	cmd := &cobra.Command{
-		Use:   name,
+		Use:   do.name,
 		Short: short,
 		Long:  long,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,10 +59,11 @@ func holdCommand(env cli.Environment, name, short, long string, do func(*outbox.
 				return err
 			}
 			defer db.Close()
-			if err := do(store, cmd.Context(), s.target, s.queue, a.act); err != nil {
+			d, err := do.perform(cmd.Context(), store, s, a.act)
+			if err != nil {
 				return err
 			}
-			return a.report(did{Action: name, Target: s.target, QueueID: s.queue, Count: 1}, fmt.Sprintf("%s: %s", name, describeScope(s.target, s.queue)))
+			return a.report(d, fmt.Sprintf("%s: %s", do.name, describeScope(s.target, s.queue)))
 		},
 	}
 	s.register(cmd, "")

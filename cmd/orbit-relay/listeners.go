@@ -1,84 +1,90 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/oklog/run"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/spf13/pflag"
 
-	"github.com/orbitkit/orbit/outbox"
-	"github.com/orbitkit/orbit/relay"
-	"github.com/orbitkit/orbit/relay/relaymetrics"
+	"github.com/orbitkit/orbit/cmd/orbit-relay/internal/config"
 )
 
-// listeners are the addresses that run serves on.
-type listeners struct {
-	nudge   string
-	metrics string
-}
-
-func (l *listeners) register(flags *pflag.FlagSet) {
-	flags.StringVar(&l.nudge, "nudge-address", "", "loopback `host:port` for nudges, health and status (default none)")
-	flags.StringVar(&l.metrics, "metrics-address", "", "`host:port` for GET /metrics of Prometheus (default none)")
-}
-
-func (l *listeners) validate() error {
-	if l.nudge != "" {
-		if err := checkLoopback(l.nudge); err != nil {
-			return fmt.Errorf("--nudge-address: %w", err)
+// serveAll listens at once, so that an address in use is found before anything is sent.
+// Nothing is served before the parts run.
+func serveAll(parts *run.Group, l config.Listen, sources *supervisor) error {
+	var open []net.Listener
+	add := func(what string, listener net.Listener, err error, h http.Handler, patience time.Duration) error {
+		if err != nil {
+			for _, o := range open {
+				o.Close()
+			}
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		open = append(open, listener)
+		serve(parts, what, listener, h, sources.log, patience)
+		return nil
+	}
+	if l.Metrics != "" {
+		sources.metrics = newExposition()
+		listener, err := net.Listen("tcp", l.Metrics)
+		if err := add("--metrics-address", listener, err, sources.metrics.handler(), 5*time.Second); err != nil {
+			return err
 		}
 	}
-	if l.metrics != "" {
-		if _, _, err := net.SplitHostPort(l.metrics); err != nil {
-			return fmt.Errorf("--metrics-address: address %q is not of the form host:port", l.metrics)
+	if l.Address != "" {
+		listener, err := net.Listen("tcp", l.Address)
+		if err := add("--nudge-address", listener, err, sources.handler(l.Remote), operatorPatience); err != nil {
+			return err
+		}
+	}
+	if l.Socket != "" {
+		listener, err := listenSocket(l.Socket)
+		if err := add("--nudge-socket", listener, err, sources.handler(false), operatorPatience); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// metricsOf returns what observes the relay, and the handler that shows it.
-func metricsOf() (*relaymetrics.Metrics, http.Handler) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
-	return relaymetrics.New(registry), mux
-}
-
-// addMetrics serves the metrics and keeps those of the outbox up to date.
-func (l *listeners) addMetrics(parts *run.Group, m *relaymetrics.Metrics, h http.Handler, r *relay.Relay, store *outbox.Store, log *slog.Logger) error {
-	m.Show(r)
-	if err := serve(parts, "--metrics-address", l.metrics, h, log); err != nil {
-		return err
+// serve adds a server to the parts. An answer takes no longer than patience.
+func serve(parts *run.Group, what string, listener net.Listener, h http.Handler, log *slog.Logger, patience time.Duration) {
+	log.Info("serving", "for", what, "address", listener.Addr().String())
+	server := &http.Server{
+		Handler: h, ReadTimeout: 5 * time.Second, WriteTimeout: patience + 5*time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 8 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	parts.Add(func() error { m.Watch(ctx, store, log); return nil }, func(error) { stop() })
-	return nil
-}
-
-// serve listens at once, so that an address in use is found before anything is sent.
-func serve(parts *run.Group, flag, address string, h http.Handler, log *slog.Logger) error {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return fmt.Errorf("%s: %w", flag, err)
-	}
-	log.Info("serving", "for", flag, "address", listener.Addr().String())
-	const patience = 5 * time.Second
-	server := &http.Server{Handler: h, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10}
 	parts.Add(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
 	}, func(error) { server.Close() })
-	return nil
+}
+
+// listenSocket listens on a Unix socket that its owner and group may write to. A socket that
+// a killed process has left behind is replaced, one that somebody serves is not.
+func listenSocket(path string) (net.Listener, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+		if conn, err := net.Dial("unix", path); err == nil {
+			conn.Close()
+			return nil, fmt.Errorf("socket %s is in use", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return listener, nil
 }

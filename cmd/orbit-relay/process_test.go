@@ -90,9 +90,16 @@ type process struct {
 // launch starts `orbit-relay run` with a short lease against url.
 func (s *site) launch(name, url string) *process {
 	s.t.Helper()
+	env := []string{envDatabase + "=" + s.db.Address, envURL + "=" + url, envCredentials + "=" + s.file, envDSN + "=", envToken + "="}
+	return s.spawn(name, env, "run", "--target", "shop", "--name", name, "--lease", "2s", "--send-timeout", "1s", "--poll", "100ms")
+}
+
+// spawn starts orbit-relay with these arguments.
+func (s *site) spawn(name string, env []string, args ...string) *process {
+	s.t.Helper()
 	p := &process{t: s.t, done: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], "run", "--target", "shop", "--name", name, "--lease", "2s", "--send-timeout", "1s", "--poll", "100ms")
-	p.cmd.Env = append(os.Environ(), asProgram+"=1", envDatabase+"="+s.db.Address, envURL+"="+url, envCredentials+"="+s.file, envDSN+"=", envToken+"=")
+	p.cmd = exec.Command(os.Args[0], args...)
+	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	if err := p.cmd.Start(); err != nil {
 		s.t.Fatal(err)

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/cli"
+	"github.com/orbitkit/orbit/outbox"
 )
 
-func newPurge(env cli.Environment) *cobra.Command {
+func newPurge(env environment) *cobra.Command {
 	a := newActor(env)
 	var older string
 	cmd := &cobra.Command{
@@ -20,9 +24,9 @@ the answers in their journal. Rows in any other state stay, and so do audit rows
 row ends the detection of its duplicate in the outbox; the server goes on knowing its key
 for 90 days. Relays purge by themselves: see run --retain.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			age, err := cli.ParseDuration(older)
-			if err != nil || age <= 0 {
-				return cli.Usage(fmt.Errorf("--older-than %q: must be a duration such as 30d or 12h", older))
+			age, err := parseAge(older)
+			if err != nil {
+				return flagged(err)
 			}
 			if err := a.check(); err != nil {
 				return err
@@ -32,14 +36,28 @@ for 90 days. Relays purge by themselves: see run --retain.`,
 				return err
 			}
 			defer db.Close()
-			rows, err := store.PurgeAll(cmd.Context(), age, a.act)
-			if err != nil && rows == 0 {
+			d, err := purge(cmd.Context(), store, age, a.act)
+			if err != nil && d.Count == 0 {
 				return err
 			}
-			return errors.Join(a.report(did{Action: "purge", Count: rows}, fmt.Sprintf("purge: %d rows", rows)), err)
+			return errors.Join(a.report(d, fmt.Sprintf("purge: %d rows", d.Count)), err)
 		},
 	}
 	cmd.Flags().StringVar(&older, "older-than", "", "least `age` since delivery, such as 30d; required")
 	a.register(cmd.Flags())
 	return cmd
+}
+
+func parseAge(text string) (time.Duration, error) {
+	age, err := cli.ParseDuration(text)
+	if err != nil || age <= 0 {
+		return 0, &orbit.InvalidArgumentError{Field: "older_than", Rule: "must be a duration such as 30d or 12h"}
+	}
+	return age, nil
+}
+
+// purge deletes rows. With an error, what it returns was done before.
+func purge(ctx context.Context, store *outbox.Store, age time.Duration, act outbox.Act) (did, error) {
+	rows, err := store.PurgeAll(ctx, age, act)
+	return did{Action: "purge", DryRun: act.DryRun, Count: rows}, err
 }

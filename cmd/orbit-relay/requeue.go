@@ -11,16 +11,44 @@ import (
 	"github.com/orbitkit/orbit/outbox"
 )
 
-// A rowActor acts on single rows, named one by one or by their target.
+// A rowsAct is an act on single rows, named one by one or by their target.
+type rowsAct struct {
+	name   string
+	states []outbox.State // that all covers
+	rows   []int64
+	all    bool
+	scope  scope
+	act    outbox.Act
+	do     func(*outbox.Store, context.Context, int64, outbox.Act) error
+}
+
+func requeueRows(risks func() outbox.Risk) rowsAct {
+	return rowsAct{name: "requeue", states: []outbox.State{outbox.Blocked}, do: func(s *outbox.Store, ctx context.Context, seq int64, act outbox.Act) error {
+		return s.Requeue(ctx, seq, act, risks())
+	}}
+}
+
+func discardRows() rowsAct {
+	return rowsAct{name: "discard", states: []outbox.State{outbox.Rejected, outbox.Blocked}, do: (*outbox.Store).Discard}
+}
+
+// A risky is what an operator takes on with a requeue.
+type risky struct{ duplicate, late bool }
+
+func (k *risky) risks() (r outbox.Risk) {
+	if k.duplicate {
+		r |= outbox.DuplicateRisk
+	}
+	if k.late {
+		r |= outbox.LateRisk
+	}
+	return r
+}
+
+// A rowActor is the command of a rowsAct.
 type rowActor struct {
 	*actor
-	name      string
-	states    []outbox.State // that --all covers
-	all       bool
-	scope     scope
-	duplicate bool
-	late      bool
-	do        func(*outbox.Store, context.Context, int64, outbox.Act) error
+	rowsAct
 }
 
 // A scope is a target, or one of its queues.
@@ -31,11 +59,9 @@ func (s *scope) register(cmd *cobra.Command, what string) {
 	cmd.Flags().StringVar(&s.queue, "queue", "", "`id` of a queue of the target")
 }
 
-func newRequeue(env cli.Environment) *cobra.Command {
-	a := &rowActor{actor: newActor(env), name: "requeue", states: []outbox.State{outbox.Blocked}}
-	a.do = func(s *outbox.Store, ctx context.Context, seq int64, act outbox.Act) error {
-		return s.Requeue(ctx, seq, act, a.risks())
-	}
+func newRequeue(env environment) *cobra.Command {
+	var accepted risky
+	a := &rowActor{actor: newActor(env), rowsAct: requeueRows(accepted.risks)}
 	cmd := a.command("Send blocked rows again, with the same key and bytes", `requeue makes BLOCKED rows PENDING and due at once. Key, bytes and target stay as they are,
 so a repeat is the same command: if an earlier send was accepted, the answer tells.
 
@@ -43,28 +69,17 @@ A row whose key the server may no longer know needs --accept-duplicate-risk, one
 latest time to send has passed --accept-late. Rows are named by number, or --all those
 of --target that are BLOCKED; then what needs more than that is skipped. If one of the
 named rows cannot be requeued, none is.`)
-	cmd.Flags().BoolVar(&a.duplicate, "accept-duplicate-risk", false, "send a row that is too old: a second task may come of it")
-	cmd.Flags().BoolVar(&a.late, "accept-late", false, "send a row after its latest time to send")
+	cmd.Flags().BoolVar(&accepted.duplicate, "accept-duplicate-risk", false, "send a row that is too old: a second task may come of it")
+	cmd.Flags().BoolVar(&accepted.late, "accept-late", false, "send a row after its latest time to send")
 	return cmd
 }
 
-func newDiscard(env cli.Environment) *cobra.Command {
-	a := &rowActor{actor: newActor(env), name: "discard", states: []outbox.State{outbox.Rejected, outbox.Blocked}}
-	a.do = (*outbox.Store).Discard
+func newDiscard(env environment) *cobra.Command {
+	a := &rowActor{actor: newActor(env), rowsAct: discardRows()}
 	return a.command("Close refused rows for good", `discard closes REJECTED and BLOCKED rows for good. A row of which a send ended unknown is
 refused, since a task may exist: requeue it, and the answer tells. Rows are named by
 number, or --all those of --target; then rows with an unknown outcome are skipped. If one
 of the named rows cannot be discarded, none is.`)
-}
-
-func (a *rowActor) risks() (r outbox.Risk) {
-	if a.duplicate {
-		r |= outbox.DuplicateRisk
-	}
-	if a.late {
-		r |= outbox.LateRisk
-	}
-	return r
 }
 
 func (a *rowActor) command(short, long string) *cobra.Command {
@@ -88,8 +103,8 @@ func (a *rowActor) run(ctx context.Context, args []string) error {
 	case a.all != (a.scope.target != ""):
 		return cli.Usage(errors.New("--all and --target go together"))
 	}
-	seqs, err := parseSeqs(args)
-	if err != nil {
+	var err error
+	if a.rows, err = parseSeqs(args); err != nil {
 		return err
 	}
 	if err := a.check(); err != nil {
@@ -100,28 +115,35 @@ func (a *rowActor) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer db.Close()
-	d := did{Action: a.name, Target: a.scope.target, QueueID: a.scope.queue}
-	if a.all {
-		err = a.everything(ctx, store, &d)
-	} else {
-		err = a.named(ctx, store, seqs, &d)
-	}
+	a.rowsAct.act = a.actor.act
+	d, err := a.perform(ctx, store)
 	if err != nil && d.Count == 0 {
 		return err
 	}
 	return errors.Join(a.report(d, fmt.Sprintf("%s: %d rows", a.name, d.Count)), err)
 }
 
+// perform acts on the rows. With an error, what it returns was done before.
+func (a *rowsAct) perform(ctx context.Context, store *outbox.Store) (did, error) {
+	d := did{Action: a.name, DryRun: a.act.DryRun, Target: a.scope.target, QueueID: a.scope.queue}
+	if a.all {
+		err := a.everything(ctx, store, &d)
+		return d, err
+	}
+	err := a.named(ctx, store, &d)
+	return d, err
+}
+
 // named tries every row before it changes the first one.
-func (a *rowActor) named(ctx context.Context, store *outbox.Store, seqs []int64, d *did) error {
+func (a *rowsAct) named(ctx context.Context, store *outbox.Store, d *did) error {
 	try := a.act
 	try.DryRun = true
-	for _, seq := range seqs {
+	for _, seq := range a.rows {
 		if err := a.do(store, ctx, seq, try); err != nil {
 			return err
 		}
 	}
-	for _, seq := range seqs {
+	for _, seq := range a.rows {
 		if err := a.do(store, ctx, seq, a.act); err != nil {
 			return err
 		}
@@ -133,7 +155,7 @@ func (a *rowActor) named(ctx context.Context, store *outbox.Store, seqs []int64,
 // maxShown is how many skipped rows are named.
 const maxShown = 100
 
-func (a *rowActor) everything(ctx context.Context, store *outbox.Store, d *did) error {
+func (a *rowsAct) everything(ctx context.Context, store *outbox.Store, d *did) error {
 	filter := outbox.Filter{States: a.states, Target: a.scope.target, QueueID: a.scope.queue}
 	for after := int64(0); ; {
 		rows, err := store.List(ctx, filter, after, outbox.MaxRows)

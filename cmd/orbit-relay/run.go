@@ -2,16 +2,20 @@ package main
 
 import (
 	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/oklog/run"
 	"github.com/spf13/cobra"
 
+	"github.com/orbitkit/orbit/cmd/orbit-relay/internal/config"
 	"github.com/orbitkit/orbit/internal/cli"
 )
 
-func newRun(env cli.Environment) *cobra.Command {
+func newRun(env environment) *cobra.Command {
 	var s settings
-	var l listeners
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Relay until stopped",
@@ -19,45 +23,45 @@ func newRun(env cli.Environment) *cobra.Command {
 what is under way, gives its shards back and exits 0; it exits 1 if something had to be
 left to the lease.
 
-With --nudge-address it serves POST /nudge (look for rows at once), GET /healthz and
-GET /status on a loopback address, with --metrics-address GET /metrics for Prometheus.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return relayUntilStopped(cmd.Context(), env, &s, &l) },
+With --config it serves many databases, each with a relay of its own. SIGHUP reads the
+file and the secrets again: what does not check is refused whole, else the sources that
+changed are stopped and started, the others not touched.
+
+With --nudge-address or --nudge-socket it serves POST /nudge (look for rows at once), GET
+/healthz and GET /status, and with a token in ORBIT_RELAY_OPERATOR_TOKEN the operators'
+commands over HTTP. With --metrics-address it serves GET /metrics for Prometheus.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return relayUntilStopped(cmd.Context(), env, &s) },
 	}
 	s.register(cmd.Flags())
-	l.register(cmd.Flags())
+	s.registerListen(cmd.Flags())
 	return cmd
 }
 
-func relayUntilStopped(ctx context.Context, env cli.Environment, s *settings, l *listeners) error {
-	if err := l.validate(); err != nil {
+func relayUntilStopped(ctx context.Context, env environment, s *settings) error {
+	load := func() (config.Config, []error) { return s.read(env) }
+	cfg, mistakes := load()
+	if len(mistakes) > 0 {
+		return cli.Usage(oneLine(mistakes...))
+	}
+	single := env.place.config == ""
+	if single { // a mistake in the one address there is ends the program
+		db, _, err := openSource(ctx, cfg.Sources[0])
+		if err != nil {
+			return cli.Usage(err)
+		}
+		db.Close()
+	}
+	log := slog.New(slog.NewTextHandler(env.Err, nil))
+	sources := newSupervisor(log, single)
+	var parts run.Group
+	if err := serveAll(&parts, cfg.Listen, sources); err != nil {
 		return cli.Usage(err)
 	}
-	db, store, err := openOutbox(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	metrics, shown := metricsOf()
-	if l.metrics != "" {
-		s.cfg.Observer = metrics
-	}
-	r, err := s.build(env, store)
-	if err != nil {
-		return err
-	}
-	var parts run.Group
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
 	relaying, stop := context.WithCancel(ctx)
 	defer stop()
-	parts.Add(func() error { return r.Run(relaying) }, func(error) { stop() })
-	if l.nudge != "" {
-		if err := serve(&parts, "--nudge-address", l.nudge, r.Handler(), s.cfg.Log); err != nil {
-			return cli.Usage(err)
-		}
-	}
-	if l.metrics != "" {
-		if err := l.addMetrics(&parts, metrics, shown, r, store, s.cfg.Log); err != nil {
-			return cli.Usage(err)
-		}
-	}
+	parts.Add(func() error { return sources.run(relaying, cfg, reload, load) }, func(error) { stop() })
 	return parts.Run()
 }

@@ -2,44 +2,52 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/cmd/orbit-relay/internal/config"
 	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/drivers"
-	"github.com/orbitkit/orbit/internal/sqldb"
-	"github.com/orbitkit/orbit/migrations"
-	"github.com/orbitkit/orbit/outbox"
 	"github.com/orbitkit/orbit/relay"
 )
 
 // The names of the environment variables (CLI-015).
 const (
-	envDatabase    = "ORBIT_RELAY_DATABASE"
-	envDSN         = "ORBIT_RELAY_MYSQL_DSN"
-	envURL         = "ORBIT_URL"
-	envToken       = "ORBIT_TOKEN"
-	envCredentials = "ORBIT_CREDENTIALS_FILE"
+	envDatabase      = "ORBIT_RELAY_DATABASE"
+	envDSN           = "ORBIT_RELAY_MYSQL_DSN"
+	envURL           = "ORBIT_URL"
+	envToken         = "ORBIT_TOKEN"
+	envCredentials   = "ORBIT_CREDENTIALS_FILE"
+	envOperatorToken = "ORBIT_RELAY_OPERATOR_TOKEN"
+	envOperatorFile  = "ORBIT_RELAY_OPERATOR_TOKEN_FILE"
 )
 
-// The versions of the outbox schema that this program runs on (MIG-008).
-const minSchema, maxSchema = 2, 2
+// An environment is that of the process, and where to find the configuration.
+type environment struct {
+	cli.Environment
+	place *place
+}
 
-// settings are what flags say about relaying.
+// A place says which source of which configuration file is meant; without a file, the one
+// that the environment names.
+type place struct{ config, source string }
+
+// settings are what flags say about relaying from one source.
 type settings struct {
+	flags         *pflag.FlagSet
 	cfg           relay.Config
 	target        string
 	namespace     string
 	allowInsecure bool
+	listen        config.Listen
 }
 
 func (s *settings) register(flags *pflag.FlagSet) {
+	s.flags = flags
 	flags.StringVar(&s.target, "target", "default", "`name` of the target that the task server is in outbox messages")
 	flags.StringVar(&s.namespace, "namespace", "", "`id` of the namespace that the server has to confirm (default that of the credentials file)")
 	flags.BoolVar(&s.allowInsecure, "allow-insecure", false, "send the token over plain http to a host that is not this one")
@@ -53,41 +61,88 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.IntVar(&s.cfg.BatchRows, "batch-rows", 0, "most rows in one request, 1 to 100 (default 100)")
 }
 
-// build returns a relay of an open outbox. What is wrong with flags or environment is a
-// cli.Usage error.
-func (s *settings) build(env cli.Environment, store *outbox.Store) (*relay.Relay, error) {
-	target, err := s.readTarget(env)
-	if err != nil {
-		return nil, cli.Usage(err)
-	}
-	s.cfg.Log = slog.New(slog.NewTextHandler(env.Err, nil))
-	r, err := relay.New(store, []relay.Target{target}, s.cfg)
-	if err != nil {
-		return nil, cli.Usage(oneLine(err))
-	}
-	return r, nil
+func (s *settings) registerListen(flags *pflag.FlagSet) {
+	flags.StringVar(&s.listen.Address, "nudge-address", "", "loopback `host:port` for nudges, health, status and operators (default none)")
+	flags.StringVar(&s.listen.Socket, "nudge-socket", "", "`path` of a Unix socket for the same (default none)")
+	flags.StringVar(&s.listen.Metrics, "metrics-address", "", "`host:port` for GET /metrics of Prometheus (default none)")
 }
 
-func (s *settings) readTarget(env cli.Environment) (relay.Target, error) {
+// read returns what the process is to do, or every mistake in it. It reads files again each
+// time, and connects to nothing.
+func (s *settings) read(env environment) (config.Config, []error) {
+	if env.place.config == "" {
+		return s.readFlags(env)
+	}
+	if foreign := s.foreign(); len(foreign) > 0 {
+		return config.Config{}, []error{fmt.Errorf("--config goes without %s: the file says it all", strings.Join(foreign, " and "))}
+	}
+	return readFile(env)
+}
+
+// readFile reads the configuration file.
+func readFile(env environment) (config.Config, []error) {
+	cfg, mistakes := config.Load(env.place.config, env.Get)
+	var all []error
+	for _, m := range mistakes {
+		all = append(all, m)
+	}
+	return cfg, all
+}
+
+// foreign returns the flags that were set beside --config.
+func (s *settings) foreign() (names []string) {
+	s.flags.Visit(func(f *pflag.Flag) {
+		if f.Name != "config" && f.Name != "source" && f.Name != "json" {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return names
+}
+
+// readFlags makes one source of flags and environment.
+func (s *settings) readFlags(env environment) (cfg config.Config, mistakes []error) {
+	note := func(err error) {
+		if err != nil {
+			mistakes = append(mistakes, oneLine(err))
+		}
+	}
+	source := config.Source{Name: config.Only, Relay: s.cfg}
+	var err error
+	source.Database, err = drivers.FromEnvironment(env.Get, envDatabase, envDSN)
+	note(err)
+	target, err := s.readTarget(env)
+	if err == nil {
+		_, err = target.Open()
+	}
+	note(err)
+	source.Targets = []config.Target{target}
+	note(s.cfg.Validate())
+	listen := s.listen
+	listen.Token, err = readOperatorToken(env)
+	note(err)
+	for _, b := range listen.Complete() {
+		name := map[string]string{"address": "--nudge-address", "metrics": "--metrics-address", "token": envOperatorToken}[b.Field]
+		note(fmt.Errorf("%s: %s", name, b.Rule))
+	}
+	return config.Config{Listen: listen, Sources: []config.Source{source}}, mistakes
+}
+
+func (s *settings) readTarget(env environment) (config.Target, error) {
 	credentials, err := readCredentials(env)
 	if err != nil {
-		return relay.Target{}, err
+		return config.Target{}, err
 	}
 	url := cmp.Or(env.Get(envURL), credentials.URL)
 	if url == "" {
-		return relay.Target{}, fmt.Errorf("set %s to the address of the task server", envURL)
+		return config.Target{}, fmt.Errorf("set %s to the address of the task server", envURL)
 	}
-	client, err := orbit.NewClient(url, credentials.Token, orbit.ClientConfig{
-		AllowInsecure:       s.allowInsecure,
-		MinimalBatchAnswers: true,
-	})
-	if err != nil {
-		return relay.Target{}, err
-	}
-	return relay.Target{Name: s.target, Client: client, NamespaceID: cmp.Or(s.namespace, credentials.NamespaceID)}, nil
+	return config.Target{
+		Name: s.target, URL: url, Token: credentials.Token,
+		NamespaceID: cmp.Or(s.namespace, credentials.NamespaceID), AllowInsecure: s.allowInsecure,
+	}, nil
 }
 
-func readCredentials(env cli.Environment) (orbit.Credentials, error) {
+func readCredentials(env environment) (orbit.Credentials, error) {
 	token, file := env.Get(envToken), env.Get(envCredentials)
 	switch {
 	case token != "" && file != "":
@@ -100,48 +155,27 @@ func readCredentials(env cli.Environment) (orbit.Credentials, error) {
 	return orbit.Credentials{}, fmt.Errorf("set %s to a credentials file, or %s to a token", envCredentials, envToken)
 }
 
-// openDatabase opens the business database and makes sure that the outbox is there in a
-// version that this program knows.
-func openDatabase(ctx context.Context, env cli.Environment) (*sqldb.DB, error) {
-	address, err := drivers.FromEnvironment(env.Get, envDatabase, envDSN)
-	if err != nil {
-		return nil, cli.Usage(err)
+// readOperatorToken returns the token that opens the operators' interface, or none.
+func readOperatorToken(env environment) (string, error) {
+	token, file := env.Get(envOperatorToken), env.Get(envOperatorFile)
+	switch {
+	case token != "" && file != "":
+		return "", fmt.Errorf("%s and %s are both set: set one of them", envOperatorToken, envOperatorFile)
+	case file != "":
+		token, err := config.ReadSecret(file)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", envOperatorFile, err)
+		}
+		return token, nil
 	}
-	db, err := drivers.OpenExisting(ctx, address)
-	if err != nil {
-		return nil, cli.Usage(err)
-	}
-	if err := migrations.Check(ctx, db, migrations.Outbox, minSchema, maxSchema); err != nil {
-		db.Close()
-		return nil, cli.Usage(err)
-	}
-	return db, nil
+	return token, nil
 }
 
 // oneLine puts joined errors on one line.
-func oneLine(err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return err
+func oneLine(errs ...error) error {
+	var all []string
+	for _, err := range errs {
+		all = append(all, strings.Split(err.Error(), "\n")...)
 	}
-	text := ""
-	for _, e := range joined.Unwrap() {
-		if text != "" {
-			text += "; "
-		}
-		text += e.Error()
-	}
-	return errors.New(text)
-}
-
-// checkLoopback refuses an address that other machines could reach.
-func checkLoopback(address string) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("address %q is not of the form host:port", address)
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("address %q must be on a loopback address such as 127.0.0.1: it asks for no credential", address)
-	}
-	return nil
+	return errors.New(strings.Join(all, "; "))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/orbitkit/orbit/outbox"
 )
 
-func newShow(env cli.Environment) *cobra.Command {
-	out := cli.Format{Env: env}
+func newShow(env environment) *cobra.Command {
+	out := cli.Format{Env: env.Environment}
 	var request bool
 	cmd := &cobra.Command{
 		Use:   "show ROW",
@@ -57,7 +57,7 @@ type entry struct {
 	Last     answer    `json:"last"`
 }
 
-func showRow(ctx context.Context, env cli.Environment, out *cli.Format, args []string, request bool) error {
+func showRow(ctx context.Context, env environment, out *cli.Format, args []string, request bool) error {
 	seqs, err := parseSeqs(args)
 	if err != nil {
 		return err
@@ -67,15 +67,23 @@ func showRow(ctx context.Context, env cli.Environment, out *cli.Format, args []s
 		return err
 	}
 	defer db.Close()
-	found, err := store.Show(ctx, seqs[0])
+	h, err := readHistory(ctx, store, seqs[0], request)
 	if err != nil {
 		return err
+	}
+	return out.Print(h, func(w io.Writer) { h.print(w) })
+}
+
+func readHistory(ctx context.Context, store *outbox.Store, seq int64, request bool) (history, error) {
+	found, err := store.Show(ctx, seq)
+	if err != nil {
+		return history{}, err
 	}
 	h := describeHistory(&found)
 	if request {
 		h.Request = string(found.Row.Request)
 	}
-	return out.Print(h, func(w io.Writer) { h.print(w) })
+	return h, nil
 }
 
 func describeHistory(found *outbox.History) history {
@@ -102,7 +110,7 @@ func (h *history) print(w io.Writer) {
 		}
 		return at(*t)
 	}
-	fields(w, "row", fmt.Sprint(h.Row), "state", h.State, "target", h.Target, "queue", h.QueueID, "handler", h.Handler, "key", h.Key,
+	fields(w, "row", fmt.Sprint(h.Row), "state", h.State, "operation", h.Operation, "task to cancel", h.CancelTaskID, "target", h.Target, "queue", h.QueueID, "handler", h.Handler, "key", h.Key,
 		"shard", fmt.Sprint(h.Shard), "size", fmt.Sprintf("%d bytes", h.Size), "content digest", h.ContentDigest, "request sha256", h.RequestSHA256,
 		"enqueued", at(h.CreatedAt), "not before", pointed(h.NotBefore), "not after", pointed(h.NotAfter), "due", pointed(h.DueAt),
 		"settled", pointed(h.SettledAt), "sends", fmt.Sprint(h.Sends), "a send may have been accepted", yes(h.Unknown),

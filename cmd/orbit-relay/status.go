@@ -12,8 +12,8 @@ import (
 	"github.com/orbitkit/orbit/outbox"
 )
 
-func newStatus(env cli.Environment) *cobra.Command {
-	out := cli.Format{Env: env}
+func newStatus(env environment) *cobra.Command {
+	out := cli.Format{Env: env.Environment}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how the outbox stands",
@@ -80,7 +80,7 @@ type holdReport struct {
 	Reason   string `json:"reason"`
 }
 
-func showStatus(ctx context.Context, env cli.Environment, out *cli.Format) error {
+func showStatus(ctx context.Context, env environment, out *cli.Format) error {
 	db, store, err := openOutbox(ctx, env)
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/orbitkit/orbit/outbox"
 )
 
-func newVerify(env cli.Environment) *cobra.Command {
-	out := cli.Format{Env: env}
+func newVerify(env environment) *cobra.Command {
+	out := cli.Format{Env: env.Environment}
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Hold every row against all that must be true of it",
@@ -37,25 +37,15 @@ type fault struct {
 	Rule string `json:"rule"`
 }
 
-func verify(ctx context.Context, env cli.Environment, out *cli.Format) error {
+func verify(ctx context.Context, env environment, out *cli.Format) error {
 	db, store, err := openOutbox(ctx, env)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	found := verified{Faults: []fault{}}
-	for next := int64(0); ; {
-		v, err := store.Verify(ctx, next, outbox.MaxRows)
-		if err != nil {
-			return err
-		}
-		found.Rows, found.Count = found.Rows+int64(v.Rows), found.Count+int64(len(v.Faults))
-		for _, f := range v.Faults[:min(len(v.Faults), outbox.MaxRows-len(found.Faults))] {
-			found.Faults = append(found.Faults, fault{Row: f.Seq, Rule: f.Rule})
-		}
-		if next = v.Next; next == 0 {
-			break
-		}
+	found, err := verifyAll(ctx, store)
+	if err != nil {
+		return err
 	}
 	err = out.Print(found, func(w io.Writer) {
 		for _, f := range found.Faults {
@@ -67,4 +57,21 @@ func verify(ctx context.Context, env cli.Environment, out *cli.Format) error {
 		err = fmt.Errorf("%d faults", found.Count)
 	}
 	return err
+}
+
+func verifyAll(ctx context.Context, store *outbox.Store) (verified, error) {
+	found := verified{Faults: []fault{}}
+	for next := int64(0); ; {
+		v, err := store.Verify(ctx, next, outbox.MaxRows)
+		if err != nil {
+			return found, err
+		}
+		found.Rows, found.Count = found.Rows+int64(v.Rows), found.Count+int64(len(v.Faults))
+		for _, f := range v.Faults[:min(len(v.Faults), outbox.MaxRows-len(found.Faults))] {
+			found.Faults = append(found.Faults, fault{Row: f.Seq, Rule: f.Rule})
+		}
+		if next = v.Next; next == 0 {
+			return found, nil
+		}
+	}
 }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/orbitkit/orbit/cmd/orbit-relay/internal/config"
+)
+
+// A supervisor keeps a relay running for each source. Each has connections, clients and
+// goroutines of its own: a database or a server that hangs holds up nobody else.
+type supervisor struct {
+	log     *slog.Logger
+	single  bool        // one source, of flags and environment: its name is shown nowhere
+	metrics *exposition // nil without metrics
+	token   tokenHolder // of operators
+
+	mu      sync.Mutex
+	running map[string]*sourceRun
+	all     sync.WaitGroup
+	left    []error // of sources that ended with the process
+	ending  bool
+}
+
+func newSupervisor(log *slog.Logger, single bool) *supervisor {
+	return &supervisor{log: log, single: single, running: map[string]*sourceRun{}}
+}
+
+// run serves cfg until ctx ends, and what load returns after each reload that has no
+// mistake. It then stops every source gracefully and returns what had to be left.
+func (s *supervisor) run(ctx context.Context, cfg config.Config, reload <-chan os.Signal, load func() (config.Config, []error)) error {
+	s.apply(ctx, cfg)
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-reload:
+			next, mistakes := load()
+			if next.Listen.Places() != cfg.Listen.Places() && len(mistakes) == 0 {
+				mistakes = append(mistakes, errors.New("listen: the addresses cannot change while the relay runs: restart it"))
+			}
+			for _, m := range mistakes {
+				s.log.Error("configuration refused, the old one goes on", "err", m)
+			}
+			if len(mistakes) == 0 {
+				s.apply(ctx, next)
+			}
+		}
+	}
+	s.mu.Lock()
+	s.ending = true
+	s.mu.Unlock()
+	s.all.Wait()
+	return errors.Join(s.left...)
+}
+
+// apply starts, stops and replaces sources until they are those of cfg. Unchanged ones are
+// not touched. It waits for none: a source that takes long to stop holds up its own
+// successor only.
+func (s *supervisor) apply(ctx context.Context, cfg config.Config) {
+	s.token.set(cfg.Listen.Token)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var changes changes
+	for name, r := range s.running {
+		if !slices.ContainsFunc(cfg.Sources, func(c config.Source) bool { return c.Name == name }) {
+			r.stop()
+			delete(s.running, name)
+			changes.removed = append(changes.removed, name)
+		}
+	}
+	for _, c := range cfg.Sources {
+		old := s.running[c.Name]
+		switch {
+		case old == nil:
+			changes.added = append(changes.added, c.Name)
+		case reflect.DeepEqual(old.config, c):
+			changes.kept = append(changes.kept, c.Name)
+			continue
+		default:
+			old.stop()
+			changes.changed = append(changes.changed, c.Name)
+		}
+		s.running[c.Name] = s.start(ctx, c, old)
+	}
+	if !s.single {
+		changes.log(s.log)
+	}
+}
+
+// start runs a source, once the one before it under this name has ended.
+func (s *supervisor) start(ctx context.Context, c config.Source, before *sourceRun) *sourceRun {
+	ctx, stop := context.WithCancel(ctx)
+	log := s.log
+	if !s.single {
+		log = log.With("source", c.Name)
+	}
+	r := &sourceRun{config: c, log: log, metrics: s.metrics, labelled: !s.single, stop: stop, done: make(chan struct{}), operations: newOperations()}
+	s.all.Go(func() {
+		defer close(r.done)
+		defer stop()
+		if before != nil {
+			<-before.done
+		}
+		s.note(r.run(ctx))
+	})
+	return r
+}
+
+// note keeps what a source had to leave, if the process ends with it: its exit code tells.
+// A source that a reload has ended tells the log.
+func (s *supervisor) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		return
+	}
+	if s.ending {
+		s.left = append(s.left, err)
+	}
+}
+
+// find returns the run of a source, or nil.
+func (s *supervisor) find(name string) *sourceRun {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running[name]
+}
+
+// sources returns all runs, by name.
+func (s *supervisor) sources() (all []*sourceRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.running {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b *sourceRun) int { return strings.Compare(a.config.Name, b.config.Name) })
+	return all
+}
+
+// changes are what a reload does, by names of sources.
+type changes struct{ added, changed, removed, kept []string }
+
+func (c *changes) log(log *slog.Logger) {
+	slices.Sort(c.removed)
+	log.Info("configuration applied", "added", strings.Join(c.added, " "), "changed", strings.Join(c.changed, " "),
+		"removed", strings.Join(c.removed, " "), "kept", strings.Join(c.kept, " "))
+}
