@@ -1,11 +1,13 @@
 package outbox
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
 // MaxTarget is the longest target name, in bytes.
@@ -47,9 +49,21 @@ type Message struct {
 
 // frozen is a message in the form of its row.
 type frozen struct {
-	body    []byte
-	request orbit.SubmitTaskRequest // normalised
-	digest  orbit.Digest
+	message  *Message
+	identity [sha256.Size]byte
+	queue    sqldb.ID
+	body     []byte
+	request  orbit.SubmitTaskRequest // normalised
+	digest   orbit.Digest
+}
+
+// Validate holds m to every rule that [Outbox.Enqueue] holds it to before any I/O, and returns
+// its content digest. Its error is an [*orbit.InvalidArgumentError], which names the field and
+// the rule. Enqueue calls it: a service needs it only to refuse a message before it has begun
+// a transaction.
+func (m Message) Validate() (orbit.Digest, error) {
+	f, err := m.freeze()
+	return f.digest, err
 }
 
 // freeze checks m by every rule and encodes its request once.
@@ -75,7 +89,12 @@ func (m *Message) freeze() (frozen, error) {
 	if len(body) > orbit.MaxBodyBytes {
 		return frozen{}, &orbit.InvalidArgumentError{Field: "request", Rule: fmt.Sprintf("must be at most %d bytes when encoded", orbit.MaxBodyBytes)}
 	}
-	return frozen{body: body, request: s.Request, digest: s.Digest}, nil
+	queue, err := sqldb.ParseID(s.Request.QueueID)
+	if err != nil {
+		return frozen{}, err
+	}
+	identity := identityOf(m.Target, OperationSubmit, nil, m.Key)
+	return frozen{message: m, identity: identity, queue: queue, body: body, request: s.Request, digest: s.Digest}, nil
 }
 
 // checkTimes refuses times that a waiting row may outlive (OUT-015) and times that a

@@ -43,8 +43,10 @@ func (m manualTx) QueryContext(ctx context.Context, query string, args ...any) (
 	return m.conn.QueryContext(ctx, query, args...)
 }
 
-// checkTx refuses, before any I/O, what would write outside a transaction.
-func checkTx(tx Tx) error {
+// CheckTx refuses, with [ErrNoTransaction] and before any I/O, what would write outside a
+// transaction: pools, connections that were not named by [InTransaction], and what cannot be
+// read from. Enqueue calls it; it is for those who stand in for an Outbox.
+func CheckTx(tx Tx) error {
 	switch t := tx.(type) {
 	case nil:
 		return fmt.Errorf("%w: tx is nil", ErrNoTransaction)
