@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"reflect"
 )
 
 // A Tx is the caller's transaction: a *sql.Tx, or what sqlx, GORM, ent and bun hand
@@ -66,6 +67,12 @@ func CheckTx(tx Tx) error {
 	if _, is := tx.(interface {
 		BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
 	}); is {
+		return fmt.Errorf("%w: %T can begin one; pass the transaction, or use InTransaction", ErrNoTransaction, tx)
+	}
+	// The pool of an ORM begins transactions of a type of its own, which we cannot name, and
+	// unlike that transaction it commits nothing: GORM with prepared statements.
+	_, commits := tx.(interface{ Commit() error })
+	if _, begins := reflect.TypeOf(tx).MethodByName("BeginTx"); begins && !commits {
 		return fmt.Errorf("%w: %T can begin one; pass the transaction, or use InTransaction", ErrNoTransaction, tx)
 	}
 	// Pools of ORMs embed *sql.DB and with it what only a pool has.
