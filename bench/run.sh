@@ -2,7 +2,7 @@
 # Runs the benches on a private MySQL that flushes each commit to disk, as a production
 # server does, and prints ratios. Takes some minutes; needs a quiet machine.
 #
-#   bench/run.sh [-pairs 9] [-rows 20000] [enqueue|relay|submit|batch|reading|drain|finish|nodes|backlog|start|idle|all]
+#   bench/run.sh [-pairs 9] [-rows 20000] [enqueue|relay|forward|growth|wake|purge|lull|submit|batch|reading|drain|finish|nodes|backlog|start|idle|all]
 #
 # A server of your own: ORBIT_BENCH_DSN='user:password@tcp(127.0.0.1:3306)/' bench/run.sh
 set -euo pipefail
