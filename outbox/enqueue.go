@@ -99,8 +99,8 @@ func (o *Outbox) Enqueue(ctx context.Context, tx Tx, m Message) (Receipt, error)
 func (o *Outbox) freeze(ctx context.Context, m *Message) (frozen, error) {
 	traced := *m
 	if traced.Traceparent == "" && o.trace != nil {
-		if context := o.trace(ctx); orbit.ValidateTraceparent(context) == nil {
-			traced.Traceparent = context
+		if trace := o.trace(ctx); orbit.ValidateTraceparent(trace) == nil {
+			traced.Traceparent = trace
 		}
 	}
 	return traced.freeze()

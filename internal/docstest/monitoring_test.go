@@ -117,7 +117,7 @@ func faults(expr string, all map[string]shownMetric) (found []string) {
 			}
 		}
 	}
-	if len(known) == 0 && len(found) == 0 && !selector.MatchString(expr) {
+	if !selector.MatchString(expr) {
 		found = append(found, "names no metric")
 	}
 	for _, g := range grouping.FindAllStringSubmatch(expr, -1) {
