@@ -43,7 +43,7 @@ test: vet ## run every test with -race on SQLite, a private MySQL, MariaDB and P
 	scripts/c-compiler.sh
 	scripts/curl.sh
 	scripts/libfaketime.sh
-	$(RACE) scripts/test-mysql.sh $(GO) test -race -timeout $(TIMEOUT) ./...
+	$(RACE) scripts/test-mysql.sh env GO="$(GO)" scripts/test-modules.sh $(GO) test -race -timeout $(TIMEOUT) ./...
 
 .PHONY: integration
 integration: ## run only the packages that test against databases, on all engines

@@ -11,7 +11,7 @@ import (
 type counters map[string]int64
 
 var counted = []string{
-	"Questions", "Com_commit", "Handler_commit", "Innodb_os_log_fsyncs", "Innodb_os_log_written",
+	"Questions", "Com_commit", "Com_update", "Handler_commit", "Innodb_os_log_fsyncs", "Innodb_os_log_written",
 	"Innodb_rows_inserted", "Innodb_rows_updated", "Innodb_rows_read", "Bytes_received", "Bytes_sent",
 }
 

@@ -58,10 +58,16 @@ func benchEnqueue(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	peer, err := newWatermill(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer peer.Close()
 	run := 0
 	for _, clients := range o.clients {
 		r := ratio{name: fmt.Sprintf("enqueue, %d clients", clients)}
-		for range o.pairs {
+		published := ratio{name: "  to the watermill-sql publisher"}
+		for pair := range o.pairs {
 			run++
 			ours, err := enqueueOurs(ctx, w, box, run, clients, o.each)
 			if err != nil {
@@ -72,8 +78,18 @@ func benchEnqueue(ctx context.Context, o options) error {
 				return err
 			}
 			r.add(ours, floor)
+			if pair < o.peers {
+				theirs, err := peer.enqueueRate(ctx, clients, o.each)
+				if err != nil {
+					return fmt.Errorf("watermill: %w", err)
+				}
+				published.add(ours, theirs)
+			}
 		}
 		r.print()
+		if len(published.ours) > 0 {
+			published.print()
+		}
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ type floorRelay struct {
 	db      *sql.DB
 	url     string
 	senders int
+	wake    <-chan struct{} // nil: it polls
 
 	mu     sync.Mutex
 	flight map[int64]bool
@@ -85,13 +86,23 @@ func (f *floorRelay) read(ctx context.Context, work chan<- []floorRow) error {
 			fresh = fresh[n:]
 		}
 		if len(rows) < floorRead {
-			select {
-			case <-ctx.Done():
-			case <-time.After(2 * time.Millisecond):
-			}
+			f.rest(ctx)
 		}
 	}
 	return nil
+}
+
+// rest waits for the next look.
+func (f *floorRelay) rest(ctx context.Context) {
+	poll := 2 * time.Millisecond
+	if f.wake != nil {
+		poll = time.Second
+	}
+	select {
+	case <-ctx.Done():
+	case <-f.wake:
+	case <-time.After(poll):
+	}
 }
 
 func (f *floorRelay) readRows(ctx context.Context, cursor int64) ([]floorRow, error) {

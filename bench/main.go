@@ -4,7 +4,16 @@
 //	enqueue  a business transaction with outbox.Enqueue, against the same transaction
 //	         with a hand-written INSERT of the same bytes into a table of the same shape
 //	relay    the drain of an outbox by relay.Run, against a hand-written loop that sends
-//	         the same bytes to the same receiver
+//	         the same bytes to the same receiver, and against the Watermill forwarder
+//	forward  the drain of an outbox into our own server, against batches of 100 that clients
+//	         submit to the same server
+//	growth   the drain of an outbox that holds 1,000,000 delivered rows, as many that are not
+//	         due, and 100,000 on hold, against an empty one
+//	wake     from the commit of a business transaction to the arrival at the receiver, against
+//	         a hand-written loop with the same wake-up; business transactions beside a relay
+//	         with a slow receiver, against none
+//	purge    deletion of delivered rows, and enqueues beside it
+//	lull     statements and memory of an idle relay
 //	submit   64 clients that submit single tasks over HTTP to a server that gathers them
 //	         into common transactions, against the same server that does not; commits per
 //	         task; the latency of a lone submit
@@ -54,6 +63,8 @@ type options struct {
 	each    int // transactions of one client in one run
 	rows    int
 	senders int
+	growth  int
+	pace    time.Duration
 
 	tasks       int
 	processes   int // of workers
@@ -91,14 +102,16 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.mariadb, "mariadb", os.Getenv("ORBIT_BENCH_MARIADB_DSN"), "guard: MariaDB server on which databases may be made (default $ORBIT_BENCH_MARIADB_DSN); none leaves it out")
 	flag.StringVar(&o.engine, "engine", "", "guard: only engines whose name has this in it (MySQL, MariaDB, SQLite)")
 	flag.IntVar(&o.pairs, "pairs", 9, "interleaved pairs of runs")
-	flag.StringVar(&clients, "clients", "1,8", "enqueue: concurrent clients")
+	flag.StringVar(&clients, "clients", "1,8,32", "enqueue: concurrent clients")
 	flag.IntVar(&o.each, "each", 300, "enqueue, submit, batch, guard: operations of one client in one run")
-	flag.IntVar(&o.rows, "rows", 20000, "relay: rows to drain")
+	flag.IntVar(&o.rows, "rows", 20000, "relay, forward, growth: rows to drain")
+	flag.IntVar(&o.growth, "growth", 1_000_000, "growth: delivered rows, and rows not due; a tenth as many are on hold")
+	flag.DurationVar(&o.pace, "pace", 10*time.Second, "wake, purge: how long business transactions come at a fixed rate")
 	flag.IntVar(&o.senders, "senders", 4, "relay: requests in flight")
 	flag.IntVar(&o.tasks, "tasks", 20000, "drain: tasks; finish and nodes take half as many, backlog a fifth")
 	flag.IntVar(&o.processes, "processes", 2, "drain, finish, nodes, backlog: worker processes (nodes: at least 4)")
 	flag.IntVar(&o.capacity, "capacity", 256, "drain, finish, nodes, backlog: attempts that all workers together hold at one time")
-	flag.IntVar(&o.peers, "peers", 3, "drain, finish: rounds with River, Asynq and our server without grouping; 0 leaves them out")
+	flag.IntVar(&o.peers, "peers", 3, "enqueue, relay: rounds with Watermill; drain, finish: rounds with River, Asynq and our server without grouping; 0 leaves them out")
 	flag.IntVar(&o.backlog, "backlog", 100_000, "backlog: tasks that cannot be claimed; the bench fills in as many, and ten times as many")
 	flag.StringVar(&o.kind, "kind", "", "backlog: only kinds whose name has this in it (key, handler, delayed, done)")
 	flag.BoolVar(&o.verify, "verify", true, "backlog: hold the filled database to the invariants at the end")
@@ -122,9 +135,10 @@ func run(ctx context.Context) error {
 		what = "all"
 	}
 	benches := map[string][]func(context.Context, options) error{
-		"enqueue": {benchEnqueue}, "relay": {benchRelay}, "submit": {benchSubmit}, "batch": {benchBatch}, "reading": {benchReading},
+		"enqueue": {benchEnqueue}, "relay": {benchRelay}, "forward": {benchForward}, "growth": {benchGrowth},
+		"wake": {benchWake}, "purge": {benchPurge}, "lull": {benchLull}, "submit": {benchSubmit}, "batch": {benchBatch}, "reading": {benchReading},
 		"drain": {benchDrain}, "finish": {benchFinish}, "nodes": {benchNodes}, "backlog": {benchBacklog}, "start": {benchStart}, "idle": {benchIdle}, "guard": {benchGuard},
-		"all": {benchEnqueue, benchRelay, benchSubmit, benchBatch, benchReading, benchDrain, benchFinish, benchNodes, benchBacklog, benchStart, benchIdle, benchGuard},
+		"all": {benchEnqueue, benchRelay, benchForward, benchGrowth, benchWake, benchPurge, benchLull, benchSubmit, benchBatch, benchReading, benchDrain, benchFinish, benchNodes, benchBacklog, benchStart, benchIdle, benchGuard},
 	}
 	if benches[what] == nil {
 		return fmt.Errorf("unknown bench %q: %s", what, strings.Join(slices.Sorted(maps.Keys(benches)), ", "))

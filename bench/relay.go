@@ -13,7 +13,8 @@ import (
 	"github.com/orbitkit/orbit/relay"
 )
 
-// benchRelay compares rows drained per second, and counts the statements of ours.
+// benchRelay compares rows drained per second, by a receiver that commits 100 rows a POST and
+// by one that answers each POST at once, and counts the statements and commits of ours.
 func benchRelay(ctx context.Context, o options) error {
 	w, err := newWorkshop(ctx, o.dsn, "outbox")
 	if err != nil {
@@ -24,26 +25,49 @@ func benchRelay(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	r := ratio{name: fmt.Sprintf("relay, %d rows of 1 KiB", o.rows)}
-	var statements []float64
-	for range o.pairs {
-		ours, perRow, err := drain(ctx, w, answers, "orbit_outbox", func(ctx context.Context, url string) error {
+	for _, receiver := range []struct {
+		name string
+		kind sinkKind
+	}{{"commits 100", sinkKind{}}, {"answers at once", sinkKind{instant: true}}} {
+		if err := relayPairs(ctx, w, o, answers, receiver.name, receiver.kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func relayPairs(ctx context.Context, w *workshop, o options, answers map[string]prepared, name string, kind sinkKind) error {
+	r := ratio{name: fmt.Sprintf("relay, %d rows, sink %s", o.rows, name)}
+	forwarded := ratio{name: "  to the Watermill forwarder"}
+	var statements, commits []float64 // commits at most: an UPDATE outside a transaction is one
+	for pair := range o.pairs {
+		ours, each, err := drain(ctx, w, answers, "orbit_outbox", kind, func(ctx context.Context, url string) error {
 			return runOrbit(ctx, w, url, o.senders)
 		})
 		if err != nil {
 			return fmt.Errorf("relay: %w", err)
 		}
-		floor, _, err := drain(ctx, w, answers, "floor_relay", func(ctx context.Context, url string) error {
+		floor, _, err := drain(ctx, w, answers, "floor_relay", kind, func(ctx context.Context, url string) error {
 			return (&floorRelay{db: w.DB, url: url, senders: o.senders}).run(ctx)
 		})
 		if err != nil {
 			return fmt.Errorf("floor: %w", err)
 		}
 		r.add(ours, floor)
-		statements = append(statements, perRow)
+		statements, commits = append(statements, each["Questions"]), append(commits, each["Com_commit"]+each["Com_update"])
+		if kind.instant && pair < o.peers { // it sends rows one by one, and is slow
+			peer, err := watermillRate(ctx, w, min(o.rows, 2000))
+			if err != nil {
+				return fmt.Errorf("watermill: %w", err)
+			}
+			forwarded.add(ours, peer)
+		}
 	}
 	r.print()
-	fmt.Printf("%-28s %.4f (median; those of the receiver left out)\n", "relay, statements per row", quantile(statements, 0.5))
+	if len(forwarded.ours) > 0 {
+		forwarded.print()
+	}
+	fmt.Printf("%-28s %.4f statements and at most %.4f commits a row (medians; those of the receiver left out)\n", "", quantile(statements, 0.5), quantile(commits, 0.5))
 	return nil
 }
 
@@ -90,24 +114,29 @@ func fillTemplates(ctx context.Context, w *workshop, n int) (map[string]prepared
 }
 
 // drain fills table anew, runs a relay until the sink has everything, and returns rows
-// per second and statements per row.
-func drain(ctx context.Context, w *workshop, answers map[string]prepared, table string, run func(context.Context, string) error) (perSecond, perRow float64, err error) {
+// per second and what each row cost the database, without the statements of the sink.
+func drain(ctx context.Context, w *workshop, answers map[string]prepared, table string, kind sinkKind, run func(context.Context, string) error) (perSecond float64, each cost, err error) {
 	for _, q := range []string{
 		"TRUNCATE TABLE sink", "TRUNCATE TABLE " + table,
 		fmt.Sprintf("INSERT INTO %s SELECT * FROM %[1]s_template", table),
 	} {
 		if _, err := w.ExecContext(ctx, q); err != nil {
-			return 0, 0, err
+			return 0, nil, err
 		}
 	}
-	s, err := startSink(w.DB, answers)
+	return timeDrain(ctx, w, answers, kind, run)
+}
+
+// timeDrain runs a relay until the sink has everything.
+func timeDrain(ctx context.Context, w *workshop, answers map[string]prepared, kind sinkKind, run func(context.Context, string) error) (perSecond float64, each cost, err error) {
+	s, err := startSink(w.DB, answers, kind)
 	if err != nil {
-		return 0, 0, err
+		return 0, nil, err
 	}
 	defer s.close()
-	before, err := questions(ctx, w.DB)
+	before, err := w.counters(ctx)
 	if err != nil {
-		return 0, 0, err
+		return 0, nil, err
 	}
 	running, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -117,19 +146,21 @@ func drain(ctx context.Context, w *workshop, answers map[string]prepared, table 
 	select {
 	case <-s.done:
 	case err := <-ended:
-		return 0, 0, errors.Join(errors.New("ended before everything was sent"), err)
+		return 0, nil, errors.Join(errors.New("ended before everything was sent"), err)
 	}
 	took := time.Since(begin)
 	cancel()
 	if err := <-ended; err != nil {
-		return 0, 0, err
+		return 0, nil, err
 	}
-	after, err := questions(ctx, w.DB)
+	after, err := w.counters(ctx)
 	if err != nil {
-		return 0, 0, err
+		return 0, nil, err
 	}
-	n := float64(len(answers))
-	return n / took.Seconds(), float64(after-before-s.requests.Load()) / n, nil
+	if !kind.instant {
+		after["Questions"] -= s.requests.Load()
+	}
+	return float64(len(answers)) / took.Seconds(), after.since(before, len(answers)), nil
 }
 
 func runOrbit(ctx context.Context, w *workshop, url string, senders int) error {

@@ -3,7 +3,7 @@
 # disk, as a production server does, and prints ratios. Takes some minutes; needs a quiet
 # machine.
 #
-#   bench/run.sh [-pairs 9] [-rows 20000] [enqueue|relay|submit|batch|reading|drain|finish|nodes|backlog|start|idle|guard|all]
+#   bench/run.sh [-pairs 9] [-rows 20000] [enqueue|relay|forward|growth|wake|purge|lull|submit|batch|reading|drain|finish|nodes|backlog|start|idle|guard|all]
 #
 # Servers of your own: ORBIT_BENCH_DSN='user:password@tcp(127.0.0.1:3306)/' bench/run.sh, and
 # ORBIT_BENCH_MARIADB_DSN for guard

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A sink is the receiver of both relays: a local HTTP server that speaks Orbit's batch
@@ -23,6 +24,7 @@ type sink struct {
 	server  *http.Server
 	db      *sql.DB
 	answers map[string]prepared // by idempotency key
+	kind    sinkKind
 
 	mu       sync.Mutex
 	seen     map[string]bool
@@ -31,13 +33,21 @@ type sink struct {
 	requests atomic.Int64
 }
 
-func startSink(db *sql.DB, answers map[string]prepared) (*sink, error) {
+// A sinkKind is what a receiver does before it answers a POST. The zero value commits what it
+// was sent.
+type sinkKind struct {
+	instant bool          // answers at once
+	delay   time.Duration // and this long afterwards
+	arrived func(key string, at time.Time)
+}
+
+func startSink(db *sql.DB, answers map[string]prepared, kind sinkKind) (*sink, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	s := &sink{
-		url: "http://" + ln.Addr().String(), db: db, answers: answers,
+		url: "http://" + ln.Addr().String(), db: db, answers: answers, kind: kind,
 		seen: make(map[string]bool, len(answers)), want: len(answers), done: make(chan struct{}),
 	}
 	mux := http.NewServeMux()
@@ -135,6 +145,16 @@ func (s *sink) answer(id string, sent *sentBatch) []byte {
 
 // store inserts a batch in one statement, which is one transaction.
 func (s *sink) store(ctx context.Context, sent *sentBatch) error {
+	if s.kind.arrived != nil {
+		now := time.Now()
+		for _, item := range sent.Items {
+			s.kind.arrived(item.Key, now)
+		}
+	}
+	time.Sleep(s.kind.delay)
+	if s.kind.instant {
+		return nil
+	}
 	args := make([]any, 0, 2*len(sent.Items))
 	for _, item := range sent.Items {
 		args = append(args, []byte(item.Key), []byte(item.Task))

@@ -45,12 +45,12 @@ var buildOnce = sync.OnceValue(func() error {
 	if raceEnabled {
 		args = append(args, "-race")
 	}
-	args = append(args, "-o", buildDir+string(filepath.Separator), "../cmd/orbit", "../cmd/orbit-migrate", "../cmd/orbit-admin")
+	args = append(args, "-o", buildDir+string(filepath.Separator), "../cmd/orbit", "../cmd/orbit-migrate", "../cmd/orbit-admin", "../cmd/orbit-relay")
 	programs, err := exampleNames()
 	if err != nil {
 		return err
 	}
-	for _, name := range programs {
+	for _, name := range append(programs, "outbox") {
 		args = append(args, "./"+name)
 	}
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
@@ -67,10 +67,11 @@ func build(t *testing.T) binaries {
 	return binaries(buildDir)
 }
 
-// alone are the examples that need no server, and have tests of their own.
-var alone = []string{"quickstart", "handoff-mysql", "guarded-object"}
+// alone are the examples that need no server, or more than a server, and have tests of their
+// own.
+var alone = []string{"quickstart", "handoff-mysql", "guarded-object", "outbox"}
 
-// exampleNames returns the examples that need a server, from their folders.
+// exampleNames returns the examples that need a server and nothing else, from their folders.
 func exampleNames() ([]string, error) {
 	programs, err := filepath.Glob("*/main.go")
 	var names []string

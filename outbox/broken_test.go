@@ -116,7 +116,7 @@ func TestBrokenOutbox(t *testing.T) {
 		var d outboxtest.Database
 		if subject.engine == dbtest.MariaDB {
 			db := dbtest.Borrow(t, subject.engine, migrations.Outbox)
-			impatient := flavour{sql.LevelRepeatableRead, false, true, true, "SYSTEM"}
+			impatient := flavour{isolation: sql.LevelRepeatableRead, interpolate: true, parseTime: true, zone: "SYSTEM"}
 			d = database(t, db, openMySQL(t, db, impatient), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 			pool := openMySQL(t, db, impatient)
 			pool.SetMaxOpenConns(1)

@@ -34,15 +34,16 @@ type Cancel struct {
 // an effect that has happened stays. Rows are sent in no promised order; a cancel names a
 // task that exists, so its submit was accepted before.
 func (o *Outbox) EnqueueCancel(ctx context.Context, tx Tx, c Cancel) (Receipt, error) {
-	if err := checkTx(tx); err != nil {
+	if err := CheckTx(tx); err != nil {
 		return Receipt{}, err
 	}
 	around := Message{Key: c.Key, Target: c.Target, NotBefore: c.NotBefore, NotAfter: c.NotAfter, Traceparent: c.Traceparent}
+	o.join(ctx, &around)
 	f, err := c.freeze(&around)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("outbox: enqueue cancel: %w", err)
 	}
-	return o.enqueue(ctx, tx, &around, &f)
+	return o.enqueue(ctx, tx, &f)
 }
 
 // freeze checks c by every rule and encodes its request once.
@@ -61,7 +62,10 @@ func (c *Cancel) freeze(around *Message) (frozen, error) {
 	if err != nil {
 		return frozen{}, err
 	}
-	return frozen{operation: OperationCancel, taskID: task[:], body: body, digest: digest}, nil
+	return frozen{
+		message: around, operation: OperationCancel, taskID: task[:], identity: identityOf(around.Target, OperationCancel, task[:], around.Key),
+		body: body, digest: digest,
+	}, nil
 }
 
 // verifyCancel holds a cancel against what must be true of it.

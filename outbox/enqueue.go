@@ -21,6 +21,11 @@ type Config struct {
 	// relay at a time, so more of them let more relays work at once. It may grow or
 	// shrink at any time: relays lead every shard that occurs. At most 1024. Default 1.
 	Shards int
+	// Traceparent returns the W3C trace context of ctx, which a message without one of its
+	// own is given, so that one trace leads from the business transaction into the handler.
+	// What it returns is left out if it is none: a tracer never fails a business
+	// transaction. Default: none.
+	Traceparent func(context.Context) string
 }
 
 // An Outbox freezes messages in a business database. It holds no connection and is
@@ -28,7 +33,9 @@ type Config struct {
 type Outbox struct {
 	dialect *sqldb.Dialect
 	shards  int
+	trace   func(context.Context) string
 	insert  string
+	values  string // of one row
 	find    string
 	content string
 	latest  string
@@ -45,10 +52,13 @@ func New(d *Dialect, cfg Config) (*Outbox, error) {
 	if cfg.Shards < 1 || cfg.Shards > MaxShards {
 		return nil, fmt.Errorf("outbox: Shards is %d, must be 1 to %d", cfg.Shards, MaxShards)
 	}
+	values := fmt.Sprintf(rowValues, d.Clock)
 	return &Outbox{
 		dialect: d,
 		shards:  cfg.Shards,
-		insert:  fmt.Sprintf(insertRow, d.Clock),
+		trace:   cfg.Traceparent,
+		insert:  insertRows + values,
+		values:  values,
 		find:    findIdentity + d.Share,
 		content: readContent,
 		latest:  readContent + d.Share,
@@ -75,63 +85,72 @@ type Receipt struct {
 //
 // Rows are sent in no promised order. Exclusion is the job of Request.ConcurrencyKey.
 func (o *Outbox) Enqueue(ctx context.Context, tx Tx, m Message) (Receipt, error) {
-	if err := checkTx(tx); err != nil {
+	if err := CheckTx(tx); err != nil {
 		return Receipt{}, err
 	}
-	f, err := m.freeze()
+	f, err := o.freeze(ctx, &m)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("outbox: enqueue: %w", err)
 	}
-	return o.enqueue(ctx, tx, &m, &f)
+	return o.enqueue(ctx, tx, &f)
 }
 
-// enqueue inserts a frozen command. Of m it takes what stands around the request.
-func (o *Outbox) enqueue(ctx context.Context, tx Tx, m *Message, f *frozen) (Receipt, error) {
-	identity := identityOf(m.Target, f.operation, f.taskID, m.Key)
-	seq, err := o.insertRow(ctx, tx, m, f, identity)
-	if err == nil {
-		return Receipt{Seq: seq, Digest: f.digest}, nil
-	}
-	if !o.dialect.Duplicate(err) {
-		return Receipt{}, failed(o.dialect, "enqueue", err)
-	}
-	return o.readBack(ctx, tx, identity, f.digest)
+// freeze is Message.freeze for a message that belongs to the trace of ctx.
+func (o *Outbox) freeze(ctx context.Context, m *Message) (frozen, error) {
+	traced := *m
+	o.join(ctx, &traced)
+	return traced.freeze()
 }
 
-// insertRow has the clock of the database inside, which is one moment for all of the
-// statement on every engine.
-const insertRow = `
+// join makes a message that names no trace part of that of ctx, if there is one.
+func (o *Outbox) join(ctx context.Context, m *Message) {
+	if m.Traceparent == "" && o.trace != nil {
+		if trace := o.trace(ctx); orbit.ValidateTraceparent(trace) == nil {
+			m.Traceparent = trace
+		}
+	}
+}
+
+// enqueue inserts a frozen command.
+func (o *Outbox) enqueue(ctx context.Context, tx Tx, f *frozen) (Receipt, error) {
+	result, err := tx.ExecContext(ctx, o.insert, o.args(f)...)
+	switch {
+	case err == nil:
+		seq, err := result.LastInsertId()
+		return Receipt{Seq: seq, Digest: f.digest}, err
+	case o.dialect.Duplicate(err):
+		return o.readBack(ctx, tx, f.identity, f.digest)
+	}
+	return Receipt{}, failed(o.dialect, "enqueue", err)
+}
+
+const (
+	insertRows = `
 INSERT INTO orbit_outbox
   (identity, operation, operation_task_id, shard, lane, size, target, idempotency_key,
    queue_id, handler, request, request_sha256, content_algorithm, content_digest, traceparent,
    created_at, not_before, not_after, state, due_at, window_from)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+VALUES `
+
+	// rowValues has the clock of the database inside, which is one moment for all of the
+	// statement on every engine.
+	rowValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
    %[1]s, ?, ?, 1, CASE WHEN ? > %[1]s THEN ? ELSE %[1]s END, %[1]s)`
+)
 
 var (
 	empty     = []byte{}
 	algorithm = []byte(orbit.DigestAlgorithm)
 )
 
-func (o *Outbox) insertRow(ctx context.Context, tx Tx, m *Message, f *frozen, identity [sha256.Size]byte) (int64, error) {
-	var queue any // NULL for a cancel
-	if f.queueID != "" {
-		id, err := sqldb.ParseID(f.queueID)
-		if err != nil {
-			return 0, err
-		}
-		queue = id[:]
+// args are the values of one row, for rowValues.
+func (o *Outbox) args(f *frozen) []any {
+	m, sum, earliest := f.message, sha256.Sum256(f.body), ceilMicros(f.message.NotBefore)
+	return []any{
+		f.identity[:], int64(f.operation), f.taskID, int64(shardOf(f.identity, o.shards)), LaneOf(m.Target, f.queueID), int64(len(f.body)),
+		[]byte(m.Target), []byte(m.Key), f.queue, []byte(f.handler), f.body, sum[:], algorithm, f.digest[:], []byte(m.Traceparent),
+		nullTime(earliest), nullTime(zeroMicros(m.NotAfter)), earliest, earliest,
 	}
-	sum := sha256.Sum256(f.body)
-	earliest := ceilMicros(m.NotBefore)
-	result, err := tx.ExecContext(ctx, o.insert,
-		identity[:], int64(f.operation), f.taskID, int64(shardOf(identity, o.shards)), LaneOf(m.Target, f.queueID), int64(len(f.body)),
-		[]byte(m.Target), []byte(m.Key), queue, []byte(f.handler), f.body, sum[:], algorithm, f.digest[:], []byte(m.Traceparent),
-		nullTime(earliest), nullTime(zeroMicros(m.NotAfter)), earliest, earliest)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
 }
 
 // ceilMicros rounds up: what is not before t is not before the microsecond after it.

@@ -174,12 +174,15 @@ type (
 	embeddedPool struct{ *sql.DB }         // sqlx
 	ownPool      struct{ *sql.DB }         // bun
 	gormPool     struct{ pool embeddedTx } // GORM's ConnPool around a transaction
+	gormDB       struct{ gormPool }        // GORM's pool of prepared statements
 )
 
 func (o ownBeginTx) BeginTx(context.Context, *sql.TxOptions) (ownBeginTx, error) { return o, nil }
 func (o ownPool) BeginTx(context.Context, *sql.TxOptions) (ownBeginTx, error) {
 	return ownBeginTx{}, nil
 }
+
+func (g gormDB) BeginTx(context.Context, *sql.TxOptions) (gormPool, error) { return g.gormPool, nil }
 
 func (r rowsOnlyTx) ExecContext(ctx context.Context, q string, a ...any) (sql.Result, error) {
 	return r.tx.ExecContext(ctx, q, a...)
@@ -238,7 +241,7 @@ func TestTransactionsOfORMsFit(t *testing.T) {
 		}
 		conn := sql.Conn{}
 		refused := map[string]outbox.Tx{
-			"sqlx pool": embeddedPool{db.Write()}, "bun pool": ownPool{db.Write()}, "no query": execOnlyTx{tx},
+			"sqlx pool": embeddedPool{db.Write()}, "bun pool": ownPool{db.Write()}, "gorm pool": gormDB{gormPool{embeddedTx{tx}}}, "no query": execOnlyTx{tx},
 			"connection": &conn, "nil connection": outbox.InTransaction(nil),
 		}
 		for name, bad := range refused {

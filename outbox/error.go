@@ -62,7 +62,7 @@ var (
 
 // A ConflictError tells which row holds the key. It wraps [ErrConflict].
 type ConflictError struct {
-	Seq       int64        // the row that holds the key
+	Seq       int64        // the row that holds the key; 0 if another message of the same batch does
 	Stored    orbit.Digest // content digest of that row
 	Presented orbit.Digest // content digest of the refused message
 }

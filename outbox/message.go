@@ -1,11 +1,13 @@
 package outbox
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
 // MaxTarget is the longest target name, in bytes.
@@ -47,12 +49,24 @@ type Message struct {
 
 // frozen is a command in the form of its row.
 type frozen struct {
+	message   *Message // what stands around the request
 	operation Operation
 	taskID    []byte // of a cancel; empty for a submit
+	identity  [sha256.Size]byte
 	queueID   string // of a submit, normalised; empty for a cancel
-	handler   string // likewise
+	queue     any    // the same as a column's value; NULL for a cancel
+	handler   string // of a submit
 	body      []byte
 	digest    orbit.Digest
+}
+
+// Validate holds m to every rule that [Outbox.Enqueue] holds it to before any I/O, and returns
+// its content digest. Its error is an [*orbit.InvalidArgumentError], which names the field and
+// the rule. Enqueue calls it: a service needs it only to refuse a message before it has begun
+// a transaction.
+func (m Message) Validate() (orbit.Digest, error) {
+	f, err := m.freeze()
+	return f.digest, err
 }
 
 // freeze checks m by every rule and encodes its request once.
@@ -67,8 +81,13 @@ func (m *Message) freeze() (frozen, error) {
 	if len(body) > orbit.MaxBodyBytes {
 		return frozen{}, &orbit.InvalidArgumentError{Field: "request", Rule: fmt.Sprintf("must be at most %d bytes when encoded", orbit.MaxBodyBytes)}
 	}
+	queue, err := sqldb.ParseID(s.Request.QueueID)
+	if err != nil {
+		return frozen{}, err
+	}
 	return frozen{
-		operation: OperationSubmit, taskID: empty, queueID: s.Request.QueueID, handler: s.Request.Handler, body: body, digest: s.Digest,
+		message: m, operation: OperationSubmit, taskID: empty, identity: identityOf(m.Target, OperationSubmit, nil, m.Key),
+		queueID: s.Request.QueueID, queue: queue[:], handler: s.Request.Handler, body: body, digest: s.Digest,
 	}, nil
 }
 

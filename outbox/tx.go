@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"reflect"
 )
 
 // A Tx is the caller's transaction: a *sql.Tx, or what sqlx, GORM, ent and bun hand
@@ -43,8 +44,10 @@ func (m manualTx) QueryContext(ctx context.Context, query string, args ...any) (
 	return m.conn.QueryContext(ctx, query, args...)
 }
 
-// checkTx refuses, before any I/O, what would write outside a transaction.
-func checkTx(tx Tx) error {
+// CheckTx refuses, with [ErrNoTransaction] and before any I/O, what would write outside a
+// transaction: pools, connections that were not named by [InTransaction], and what cannot be
+// read from. Enqueue calls it; it is for those who stand in for an Outbox.
+func CheckTx(tx Tx) error {
 	switch t := tx.(type) {
 	case nil:
 		return fmt.Errorf("%w: tx is nil", ErrNoTransaction)
@@ -64,6 +67,12 @@ func checkTx(tx Tx) error {
 	if _, is := tx.(interface {
 		BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
 	}); is {
+		return fmt.Errorf("%w: %T can begin one; pass the transaction, or use InTransaction", ErrNoTransaction, tx)
+	}
+	// The pool of an ORM begins transactions of a type of its own, which we cannot name, and
+	// unlike that transaction it commits nothing: GORM with prepared statements.
+	_, commits := tx.(interface{ Commit() error })
+	if _, begins := reflect.TypeOf(tx).MethodByName("BeginTx"); begins && !commits {
 		return fmt.Errorf("%w: %T can begin one; pass the transaction, or use InTransaction", ErrNoTransaction, tx)
 	}
 	// Pools of ORMs embed *sql.DB and with it what only a pool has.

@@ -12,13 +12,16 @@ if [[ -n $unformatted ]]; then
   exit 1
 fi
 
-# The benches are a module of their own, whose libraries are fetched once. When go.mod has
-# changed, theirs may have to follow: go mod tidy in bench.
-if (cd bench && "$go" mod download) 2>/dev/null; then
-  (cd bench && "$go" vet ./...)
-else
-  echo "lint: the libraries of bench could not be fetched, so it was not checked" >&2
-fi
+# The benches and some examples are modules of their own, whose libraries are fetched once.
+# When go.mod has changed, theirs may have to follow: go mod tidy in their folder.
+for module in bench/go.mod examples/*/go.mod; do
+  folder=$(dirname "$module")
+  if (cd "$folder" && "$go" mod download) 2>/dev/null; then
+    (cd "$folder" && "$go" vet ./...)
+  else
+    echo "lint: the libraries of $folder could not be fetched, so it was not checked" >&2
+  fi
+done
 
 bin=$PWD/.cache/bin/staticcheck-${STATICCHECK##*@}
 mkdir -p "$bin"

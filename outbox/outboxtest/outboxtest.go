@@ -1,6 +1,8 @@
-// Package outboxtest holds the promises of package outbox as a test suite, so that
-// whoever runs an outbox can hold it to their own database: their engine and version,
-// their DSN flags, their proxy, their transaction wrapper.
+// Package outboxtest is for tests of those who use package outbox. [RequireEnqueued] and
+// [RequireNothingEnqueued] look into the outbox of a database or into a [Fake], an outbox in
+// memory. [TestOutbox] holds the promises of package outbox as a suite, so that whoever runs
+// an outbox can hold it to their own database: their engine and version, their DSN flags,
+// their proxy, their transaction wrapper.
 package outboxtest
 
 import (
@@ -18,6 +20,7 @@ import (
 // An Outbox is what the suite asks of [*outbox.Outbox].
 type Outbox interface {
 	Enqueue(context.Context, outbox.Tx, outbox.Message) (outbox.Receipt, error)
+	EnqueueBatch(context.Context, outbox.Tx, []outbox.Message) ([]outbox.Receipt, error)
 }
 
 // A Store is what the suite asks of [*outbox.Store].
@@ -71,7 +74,7 @@ type Database struct {
 // TestOutbox runs the suite, its cases side by side. Open returns a database of its own
 // to each case.
 func TestOutbox(t *testing.T, open func(testing.TB) Database) {
-	for _, group := range [][]testCase{enqueueCases, dueCases, leaseCases, settleCases, journalCases, operatorCases, lookCases, purgeCases} {
+	for _, group := range [][]testCase{enqueueCases, batchCases, dueCases, leaseCases, settleCases, journalCases, operatorCases, lookCases, purgeCases} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

@@ -1,0 +1,91 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/migrations"
+	"github.com/orbitkit/orbit/outbox"
+)
+
+// A counted is a transaction that notes what it is asked.
+type counted struct {
+	*sql.Tx
+	asked []string
+}
+
+func (c *counted) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	c.asked = append(c.asked, strings.Fields(query)[0])
+	return c.Tx.ExecContext(ctx, query, args...)
+}
+
+func (c *counted) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	c.asked = append(c.asked, strings.Fields(query)[0])
+	return c.Tx.QueryContext(ctx, query, args...)
+}
+
+// A batch costs two round trips, however many messages it has.
+func TestABatchIsOneInsert(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		tx, err := db.Write().BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		c := &counted{Tx: tx}
+		messages := []outbox.Message{message("a"), message("b"), message("c"), message("a")}
+		if _, err := newOutbox(t, db.Dialect(), outbox.Config{}).EnqueueBatch(t.Context(), c, messages); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(c.asked, " "); got != "INSERT SELECT" {
+			t.Errorf("statements were %s, want INSERT SELECT", got)
+		}
+		// A transaction that reads single rows only is served one by one.
+		if _, err := newOutbox(t, db.Dialect(), outbox.Config{}).EnqueueBatch(t.Context(), rowOnlyTx{tx}, append(messages, message("d"))); err != nil {
+			t.Fatal(err)
+		}
+	}, migrations.Outbox)
+}
+
+type traceKey struct{}
+
+// The trace of the business transaction is frozen with its message, whatever becomes of it.
+func TestTheTraceOfTheContextIsCaptured(t *testing.T) {
+	const own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	const ofContext = "00-11111111111111111111111111111111-2222222222222222-01"
+	db := dbtest.Open(t, dbtest.SQLite, migrations.Outbox)
+	o := newOutbox(t, db.Dialect(), outbox.Config{Traceparent: func(ctx context.Context) string {
+		trace, _ := ctx.Value(traceKey{}).(string)
+		return trace
+	}})
+	store := openStore(t, db.Dialect(), db.Write(), db.Read())
+	for key, want := range map[string]string{"of-context": ofContext, "own": own, "none": "", "broken": ""} {
+		tx, err := db.Write().BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := message(key)
+		m.Traceparent = map[string]string{"own": own}[key]
+		ctx := context.WithValue(t.Context(), traceKey{}, map[string]string{"of-context": ofContext, "own": ofContext, "broken": "no trace"}[key])
+		single, err := o.Enqueue(ctx, tx, m)
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		m.Key += "-in-a-batch"
+		batch, err := o.EnqueueBatch(ctx, tx, []outbox.Message{m})
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		for _, seq := range []int64{single.Seq, batch[0].Seq} {
+			if r, err := store.Get(t.Context(), seq); err != nil || r.Traceparent != want {
+				t.Errorf("%s: row has trace context %q, %v; want %q", key, r.Traceparent, err, want)
+			}
+		}
+	}
+}
