@@ -201,16 +201,30 @@ func (d *database) jump(by time.Duration) {
 	}
 }
 
-// open fills the database with the server's tables.
+// open fills a database with the server's tables.
 func (d *database) open() *dbtest.DB {
 	d.Helper()
-	address := "mysql:" + d.dsn("orbit")
+	return d.openAs("orbit", migrations.Server)
+}
+
+// openAs makes a database of that name, if there is none, with the tables of a set.
+func (d *database) openAs(name string, set migrations.Set) *dbtest.DB {
+	d.Helper()
 	ctx := context.Background()
+	root, err := sql.Open("mysql", d.dsn(""))
+	if err == nil {
+		_, err = root.Exec("CREATE DATABASE IF NOT EXISTS " + name)
+		root.Close()
+	}
+	if err != nil {
+		d.Fatal(err)
+	}
+	address := "mysql:" + d.dsn(name)
 	db, err := drivers.OpenForMigration(ctx, address)
 	if err != nil {
 		d.Fatal(err)
 	}
-	_, err = migrations.Up(ctx, db, migrations.Server, migrations.Options{})
+	_, err = migrations.Up(ctx, db, set, migrations.Options{})
 	db.Close()
 	if err != nil {
 		d.Fatal(err)
