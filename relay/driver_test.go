@@ -13,12 +13,10 @@ import (
 	"github.com/orbitkit/orbit/outbox"
 )
 
-// A tap stands between a relay and its database: it counts statements and can make one
-// fail, before or after its effect.
+// A tap stands between a relay and its database: it counts statements and can make some
+// fail.
 type tap struct {
 	statements atomic.Int64
-	failAt     int64 // number of the statement that fails; 0 fails none
-	after      bool
 	fails      func(query string) bool // fails every statement for which it is true
 	fired      atomic.Bool
 }
@@ -59,13 +57,10 @@ func dsnOf(db *dbtest.DB) string {
 
 // run runs one statement of the driver, or fails.
 func (p *tap) run(query string, f func() error) error {
-	n := p.statements.Add(1)
-	if n != p.failAt && (p.fails == nil || !p.fails(query)) {
+	p.statements.Add(1)
+	if p.fails == nil || !p.fails(query) {
 		return f()
 	}
 	p.fired.Store(true)
-	if p.after {
-		f()
-	}
 	return errTap
 }
