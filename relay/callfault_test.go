@@ -68,11 +68,11 @@ func (w *world) onceThenWell() func(send) reply {
 // there were so many.
 func (w *world) relayWithFault(faults *dbfault.Faults, store *outbox.Store, n int, how dbfault.Verdict, hits *[4]int) bool {
 	w.t.Helper()
-	kinds := []string{"well", "refused", "blocked", "unknown", "full"}
 	w.exec("DELETE FROM orbit_outbox_lease")
-	var early, late []string
-	for _, kind := range kinds {
-		early, late = append(early, fmt.Sprintf("%s-early-%d", kind, n)), append(late, fmt.Sprintf("%s-late-%d", kind, n))
+	early := []string{fmt.Sprintf("well-early-%d", n), fmt.Sprintf("refused-early-%d", n)}
+	var late []string
+	for _, kind := range []string{"well", "refused", "blocked", "unknown", "full"} {
+		late = append(late, fmt.Sprintf("%s-late-%d", kind, n))
 	}
 	seqs := w.enqueueKeys(early...)
 	w.crash()
