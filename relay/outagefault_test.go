@@ -229,8 +229,8 @@ func TestAHundredPoisonRowsHoldUpNoGoodOnes(t *testing.T) { // REL-012, REL-019
 			t.Errorf("200 good rows behind 100 poison rows took %v", took)
 		}
 		b.fake.set(func(*orbitFake) {
-			if len(met) < 10 {
-				t.Errorf("only %d poison rows were sent", len(met))
+			if len(met) == 0 {
+				t.Error("no poison row was sent")
 			}
 		})
 		if n := b.count(outbox.Pending); n != 100 {

@@ -114,7 +114,7 @@ func (d *database) initialise() {
 	if text, err := prepare.CombinedOutput(); err != nil {
 		d.Fatalf("make a data folder: %v\n%s", err, text)
 	}
-	init := fmt.Sprintf("CREATE USER IF NOT EXISTS 'orbit'@'127.0.0.1' IDENTIFIED BY '%s';\nGRANT ALL PRIVILEGES ON *.* TO 'orbit'@'127.0.0.1';\n", d.secret)
+	init := fmt.Sprintf("CREATE USER IF NOT EXISTS 'orbit'@'127.0.0.1' IDENTIFIED BY '%s';\nGRANT ALL PRIVILEGES ON *.* TO 'orbit'@'127.0.0.1' WITH GRANT OPTION;\n", d.secret)
 	if err := os.WriteFile(filepath.Join(d.dir, "init.sql"), []byte(init), 0o600); err != nil {
 		d.Fatal(err)
 	}

@@ -180,7 +180,10 @@ func (t *haltingTransport) RoundTrip(r *http.Request) (resp *http.Response, err 
 }
 
 // A relayProcess is a relay as a process.
-type relayProcess struct{ *process }
+type relayProcess struct {
+	*process
+	config relayConfig
+}
 
 // relayConfig is that of a relay which sends to url.
 func (s *shop) relayConfig(name, url string, change ...func(*relayConfig)) relayConfig {
@@ -195,9 +198,10 @@ func (s *shop) relayConfig(name, url string, change ...func(*relayConfig)) relay
 // startRelay starts a relay and waits until it is at work.
 func (s *shop) startRelay(name, url string, change ...func(*relayConfig)) *relayProcess {
 	s.Helper()
-	p := s.launch(launch{name: name, role: asRelay, config: s.relayConfig(name, url, change...)})
+	cfg := s.relayConfig(name, url, change...)
+	p := s.launch(launch{name: name, role: asRelay, config: cfg})
 	poll(s.T, name+" to be at work", func() bool { return p.count(evReady, "") > 0 || p.over() })
-	return &relayProcess{p}
+	return &relayProcess{p, cfg}
 }
 
 // stop ends the relay as an operator would; anything but exit code 0 fails the test.
