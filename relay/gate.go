@@ -38,6 +38,7 @@ type gate struct {
 	answers   uint64    // given by Orbit
 	until     time.Time // held: when it ends; paused: next probe
 	trialEnds time.Time // a row is on trial, until then at the latest
+	failed    bool      // the last trial has shown nothing
 	openedAt  time.Time
 	backOff   *backoff.ExponentialBackOff
 	delay     time.Duration // of the last closing
@@ -116,6 +117,14 @@ func (g *gate) beginTrial() bool {
 	return true
 }
 
+// tryAny reports whether any row may be on trial next: the one in front may be the reason
+// why nothing is answered (REL-019).
+func (g *gate) tryAny() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failed
+}
+
 // endTrial reports that the row on trial tells nothing about the target.
 func (g *gate) endTrial() {
 	g.mu.Lock()
@@ -161,6 +170,7 @@ func (g *gate) answered(t ticket) {
 
 func (g *gate) answeredLocked() (onTrial bool) {
 	g.answers++
+	g.failed = false
 	clear(g.strangers)
 	return g.state == gateTrial
 }
@@ -201,6 +211,7 @@ func (g *gate) unreachable(t ticket, asked time.Duration, why string, rows ...*e
 	if t.round != g.round {
 		return
 	}
+	g.failed = g.state == gateTrial
 	if g.answers > t.answers || blamed && asked == 0 {
 		g.trialEnds = time.Time{} // another row may try
 		g.changed()

@@ -150,11 +150,16 @@ func (r *reader) choose(lane outbox.Lane, p *pipe, due []outbox.Due, most int) (
 	return all
 }
 
-// chooseOne chooses a row to be on trial, whichever: those in front may be the reason why
-// nothing is answered (REL-019).
+// chooseOne chooses a row to be on trial.
 func (r *reader) chooseOne(lane outbox.Lane, p *pipe, due []outbox.Due) []picked {
-	for _, i := range rand.Perm(len(due)) {
-		d := due[i]
+	end := r.places[lane.ID]
+	if len(due) > 0 {
+		end = due[len(due)-1].Cursor()
+	}
+	if p.gate.tryAny() {
+		rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+	}
+	for _, d := range due {
 		switch {
 		case r.flight.has(d.Seq):
 		case p.gate.shuns(d.Seq):
@@ -171,9 +176,7 @@ func (r *reader) chooseOne(lane outbox.Lane, p *pipe, due []outbox.Due) []picked
 			return []picked{row}
 		}
 	}
-	if r.ended[lane.ID] = len(due) < readRows; len(due) > 0 {
-		r.places[lane.ID] = due[len(due)-1].Cursor()
-	}
+	r.places[lane.ID], r.ended[lane.ID] = end, len(due) < readRows
 	return nil
 }
 
