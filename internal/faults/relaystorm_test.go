@@ -259,8 +259,8 @@ func (s *shop) addDoneRows() {
 		return
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		s.Fatalf("ORBIT_SOAK_DONE_ROWS=%q: must be a positive number", text)
+	if err != nil || n < 0 {
+		s.Fatalf("ORBIT_SOAK_DONE_ROWS=%q: must be a number of rows", text)
 	}
 	s.fillDone(n)
 }
@@ -270,10 +270,11 @@ func (s *shop) fillDone(n int) {
 	s.Helper()
 	m := s.good()
 	m.Key = "done"
-	ctx := s.Context()
-	if _, err := s.tryEnqueue(ctx, []outbox.Message{m}); err != nil {
+	rows, err := s.tryEnqueue(s.Context(), []outbox.Message{m})
+	if err != nil {
 		s.Fatal(err)
 	}
+	seq := rows[m.Key].seq
 	s.change(`UPDATE orbit_outbox SET state = 2, due_at = 0, attempts = 1, outcome = 1, answer_status = 201,
   task_id = x'00000000000000000000000000000001', accepted_at = created_at, settled_at = created_at`)
 	const columns = `operation, operation_task_id, shard, lane, size, target, queue_id, handler, request, request_sha256,
@@ -281,14 +282,14 @@ func (s *shop) fillDone(n int) {
   task_id, accepted_at, settled_at`
 	const perStatement = 500
 	insert := "INSERT INTO orbit_outbox (identity, idempotency_key, " + columns + ")\nSELECT k.i, k.k, " + columns +
-		" FROM orbit_outbox, (SELECT ? AS i, ? AS k" + strings.Repeat(" UNION ALL SELECT ?, ?", perStatement-1) + ") AS k WHERE idempotency_key = ?"
+		" FROM orbit_outbox, (SELECT ? AS i, ? AS k" + strings.Repeat(" UNION ALL SELECT ?, ?", perStatement-1) + ") AS k WHERE seq = ?"
 	for done := 0; done < n; done += perStatement {
 		args := make([]any, 0, 2*perStatement+1)
 		for i := range perStatement {
 			key := fmt.Sprintf("done-%d", done+i)
 			args = append(args, doneIdentity(key), []byte(key))
 		}
-		s.change(insert, append(args, []byte("done"))...)
+		s.change(insert, append(args, seq)...)
 		if done%1_000_000 == 0 {
 			s.Logf("%d rows done", done)
 		}
