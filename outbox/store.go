@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -69,7 +70,18 @@ func (s *Store) tx(ctx context.Context, f func(*sql.Tx) error) error {
 }
 
 func (s *Store) tryTx(ctx context.Context, f func(*sql.Tx) error) error {
-	tx, err := s.db.Write().BeginTx(ctx, s.options)
+	conn, err := s.db.Write().Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if s.dialect == MySQL {
+		if _, err := conn.ExecContext(ctx, boundSilence); err != nil {
+			return err
+		}
+		defer allowSilence(conn)
+	}
+	tx, err := conn.BeginTx(ctx, s.options)
 	if err != nil {
 		return err
 	}
@@ -78,6 +90,23 @@ func (s *Store) tryTx(ctx context.Context, f func(*sql.Tx) error) error {
 		return err
 	}
 	return tx.Commit()
+}
+
+// A process that is stopped inside a transaction, or whose machine is gone, would keep its
+// locks, that of the lease among them, until the server misses it: eight hours by default.
+// So the server ends a transaction of ours that says nothing for half a lease (REL-015).
+const (
+	boundSilence = "SET @orbit_wait_timeout = @@SESSION.wait_timeout, SESSION wait_timeout = 5"
+	freeSilence  = "SET SESSION wait_timeout = @orbit_wait_timeout"
+)
+
+// allowSilence makes a connection what it was, or lets the pool drop it.
+func allowSilence(conn *sql.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := conn.ExecContext(ctx, freeSilence); err != nil {
+		conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
 }
 
 // Ping fails if the database does not answer or has no outbox tables.

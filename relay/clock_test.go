@@ -34,6 +34,7 @@ type bubble struct {
 	*world
 	tap    tap
 	client *orbit.Client
+	dial   func() error // what dialling the server fails with; default nil
 }
 
 // inBubble runs f where a minute costs nothing: database, server and relay share the
@@ -55,7 +56,14 @@ func inBubble(t *testing.T, f func(t *testing.T, b *bubble)) {
 		go server.Serve(line)
 		t.Cleanup(func() { server.Close() })
 		b.client, err = orbit.NewClient("http://127.0.0.1", "secret-token", orbit.ClientConfig{
-			Transport: &http.Transport{DialContext: line.dial},
+			Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if b.dial != nil {
+					if err := b.dial(); err != nil {
+						return nil, err
+					}
+				}
+				return line.dial(ctx, network, addr)
+			}},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -38,6 +38,7 @@ type gate struct {
 	answers   uint64    // given by Orbit
 	until     time.Time // held: when it ends; paused: next probe
 	trialEnds time.Time // a row is on trial, until then at the latest
+	failed    bool      // the last trial has shown nothing
 	openedAt  time.Time
 	backOff   *backoff.ExponentialBackOff
 	delay     time.Duration // of the last closing
@@ -45,6 +46,7 @@ type gate struct {
 	strangers map[int64]struct{}  // rows in succession with a 4xx of somebody else
 	shunned   map[int64]time.Time // rows that closed the gate, alone in their request: until when others go first
 	suspects  map[int64]struct{}  // rows of batches that closed the gate: sent alone the next time
+	inVain    map[int64]uint64    // rows that were sent without an answer: how many there had been when it was last so
 
 	forbidden bool // closed because all queues were refused
 
@@ -68,6 +70,7 @@ func newGate(t Target, cfg Config, changed func()) *gate {
 		strangers: map[int64]struct{}{},
 		shunned:   map[int64]time.Time{},
 		suspects:  map[int64]struct{}{},
+		inVain:    map[int64]uint64{},
 		maxRows:   cfg.BatchRows,
 		maxBytes:  orbit.MaxBodyBytes,
 	}
@@ -112,6 +115,14 @@ func (g *gate) beginTrial() bool {
 	}
 	g.trialEnds = now.Add(g.cfg.Lease)
 	return true
+}
+
+// tryAny reports whether any row may be on trial next: the one in front may be the reason
+// why nothing is answered (REL-019).
+func (g *gate) tryAny() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failed
 }
 
 // endTrial reports that the row on trial tells nothing about the target.
@@ -159,6 +170,7 @@ func (g *gate) answered(t ticket) {
 
 func (g *gate) answeredLocked() (onTrial bool) {
 	g.answers++
+	g.failed = false
 	clear(g.strangers)
 	return g.state == gateTrial
 }
@@ -190,20 +202,38 @@ func (g *gate) holdLocked(t ticket, asked time.Duration, why string) {
 }
 
 // unreachable closes the gate after a request without a usable answer, unless others
-// were answered meanwhile: then it may have been the row.
-func (g *gate) unreachable(t ticket, asked time.Duration, why string) {
+// were answered meanwhile, or since its rows were last sent in vain: then it may have been
+// the rows (REL-019). A server that asks to be left alone is.
+func (g *gate) unreachable(t ticket, asked time.Duration, why string, rows ...*entry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	blamed := g.blamedLocked(rows)
 	if t.round != g.round {
 		return
 	}
-	if g.answers > t.answers {
+	g.failed = g.state == gateTrial
+	if g.answers > t.answers || blamed && asked == 0 {
 		g.trialEnds = time.Time{} // another row may try
 		g.changed()
 		return
 	}
 	g.closeLocked(gatePaused, asked, why)
 	g.log.Warn("target cannot be reached", "probe_in", g.delay, "err", why)
+}
+
+// blamedLocked notes that rows were sent in vain, and reports whether each of them was so
+// before, and others have been answered since.
+func (g *gate) blamedLocked(rows []*entry) bool {
+	if len(g.inVain) > maxSuspects {
+		clear(g.inVain)
+	}
+	all := len(rows) > 0
+	for _, e := range rows {
+		before, known := g.inVain[e.row.Seq]
+		all = all && known && before < g.answers
+		g.inVain[e.row.Seq] = g.answers
+	}
+	return all
 }
 
 // wrong closes the gate because the target is misconfigured. Rows are those whose

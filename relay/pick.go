@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/orbitkit/orbit/outbox"
@@ -129,6 +130,9 @@ func (r *reader) pipeOf(target string) *pipe {
 
 // choose reserves room for rows of a lane and moves its place behind them.
 func (r *reader) choose(lane outbox.Lane, p *pipe, due []outbox.Due, most int) (all []picked) {
+	if most == roomTrial {
+		return r.chooseOne(lane, p, due)
+	}
 	for _, d := range due {
 		switch {
 		case r.flight.has(d.Seq):
@@ -138,28 +142,47 @@ func (r *reader) choose(lane outbox.Lane, p *pipe, due []outbox.Due, most int) (
 			r.blocked = true
 			return all
 		default:
-			row, ok := r.onTrial(lane, p, d, most)
-			if !ok {
-				p.free(d.Size)
-				return all
-			}
-			all = append(all, row)
+			all = append(all, picked{due: d, lane: lane.ID, pipe: p})
 		}
 		r.places[lane.ID] = d.Cursor()
-		if most == roomTrial && len(all) == 1 {
-			return all
-		}
 	}
 	r.ended[lane.ID] = len(due) < readRows
 	return all
 }
 
-// onTrial begins the trials that the row is to be; false if another shard was faster.
-func (r *reader) onTrial(lane outbox.Lane, p *pipe, d outbox.Due, most int) (picked, bool) {
-	row := picked{due: d, lane: lane.ID, pipe: p}
-	if most != roomTrial {
-		return row, true
+// chooseOne chooses a row to be on trial.
+func (r *reader) chooseOne(lane outbox.Lane, p *pipe, due []outbox.Due) []picked {
+	end := r.places[lane.ID]
+	if len(due) > 0 {
+		end = due[len(due)-1].Cursor()
 	}
+	if p.gate.tryAny() {
+		rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+	}
+	for _, d := range due {
+		switch {
+		case r.flight.has(d.Seq):
+		case p.gate.shuns(d.Seq):
+			r.passedBy[lane.Target]++
+		case !p.reserve(d.Size):
+			r.blocked = true
+			return nil
+		default:
+			row, ok := r.onTrial(lane, p, d)
+			if !ok {
+				p.free(d.Size)
+				return nil
+			}
+			return []picked{row}
+		}
+	}
+	r.places[lane.ID], r.ended[lane.ID] = end, len(due) < readRows
+	return nil
+}
+
+// onTrial begins the trials that the row is to be; false if another shard was faster.
+func (r *reader) onTrial(lane outbox.Lane, p *pipe, d outbox.Due) (picked, bool) {
+	row := picked{due: d, lane: lane.ID, pipe: p}
 	if atGate, _ := p.gate.room(); atGate != roomAll {
 		if !p.gate.beginTrial() {
 			return row, false

@@ -105,7 +105,7 @@ func (s *shipment) judgeTarget(v verdict, a orbit.Answer) {
 	g, wait := s.pipe.gate, s.clamp(a.RetryAfter, a.HasRetryAfter)
 	switch v {
 	case unknown:
-		g.unreachable(s.ticket, wait, describe(a))
+		g.unreachable(s.ticket, wait, describe(a), s.rows...)
 	case throttled:
 		g.throttled(s.ticket, wait, describe(a))
 	case targetWrong:
@@ -156,7 +156,7 @@ func (s *shipment) unsent(err error) bool {
 // been accepted.
 func (s *shipment) noAnswer(err error) {
 	why := err.Error()
-	s.pipe.gate.unreachable(s.ticket, 0, why)
+	s.pipe.gate.unreachable(s.ticket, 0, why, s.rows...)
 	for _, e := range s.rows {
 		s.pipe.lead.postponeUnknown(e, outbox.Answer{Message: why}, 0)
 		s.pipe.lead.endLaneTrial(e, unknown)
@@ -189,7 +189,7 @@ func (s *shipment) judgeBatch(b orbit.BatchAnswer) {
 		g.wrong(s.ticket, why, s.rows...)
 		l.giveBack(s.rows...)
 	case batchUnknown:
-		g.unreachable(s.ticket, wait, why)
+		g.unreachable(s.ticket, wait, why, s.rows...)
 		for _, e := range s.rows {
 			l.postponeUnknown(e, answerOf(outbox.OutcomeUnknown, whole), wait)
 		}

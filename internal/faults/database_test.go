@@ -114,7 +114,7 @@ func (d *database) initialise() {
 		prepare = append(slices.Clone(d.command), "--initialize-insecure", "--datadir="+data)
 	}
 	d.prepare(data, prepare)
-	init := fmt.Sprintf("CREATE USER IF NOT EXISTS 'orbit'@'127.0.0.1' IDENTIFIED BY '%s';\nGRANT ALL PRIVILEGES ON *.* TO 'orbit'@'127.0.0.1';\n", d.secret)
+	init := fmt.Sprintf("CREATE USER IF NOT EXISTS 'orbit'@'127.0.0.1' IDENTIFIED BY '%s';\nGRANT ALL PRIVILEGES ON *.* TO 'orbit'@'127.0.0.1' WITH GRANT OPTION;\n", d.secret)
 	if err := os.WriteFile(filepath.Join(d.dir, "init.sql"), []byte(init), 0o600); err != nil {
 		d.Fatal(err)
 	}
@@ -220,16 +220,30 @@ func (d *database) jump(by time.Duration) {
 	}
 }
 
-// open fills the database with the server's tables.
+// open fills a database with the server's tables.
 func (d *database) open() *dbtest.DB {
 	d.Helper()
-	address := "mysql:" + d.dsn("orbit")
+	return d.openAs("orbit", migrations.Server)
+}
+
+// openAs makes a database of that name, if there is none, with the tables of a set.
+func (d *database) openAs(name string, set migrations.Set) *dbtest.DB {
+	d.Helper()
 	ctx := context.Background()
+	root, err := sql.Open("mysql", d.dsn(""))
+	if err == nil {
+		_, err = root.Exec("CREATE DATABASE IF NOT EXISTS " + name)
+		root.Close()
+	}
+	if err != nil {
+		d.Fatal(err)
+	}
+	address := "mysql:" + d.dsn(name)
 	db, err := drivers.OpenForMigration(ctx, address)
 	if err != nil {
 		d.Fatal(err)
 	}
-	_, err = migrations.Up(ctx, db, migrations.Server, migrations.Options{})
+	_, err = migrations.Up(ctx, db, set, migrations.Options{})
 	db.Close()
 	if err != nil {
 		d.Fatal(err)

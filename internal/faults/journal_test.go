@@ -27,6 +27,8 @@ const (
 	evStats   = "stats"   // answer to the command of that name
 	evSlots   = "slots"   // answer to the command of that name; Text is JSON
 	evDrained = "drained" // Run of the worker has returned; Text is its error
+	evHalt    = "halt"    // a relay is at the step at which it sends itself a signal
+	evPast    = "past"    // it has gone on from there
 )
 
 // An event is one line of the journal that a process keeps on its standard output. The

@@ -17,11 +17,12 @@ import (
 	"unsafe"
 )
 
-// The variables that make a process of this binary a node or a worker. Each holds the
-// process's configuration in JSON.
+// The variables that make a process of this binary a node, a worker or a relay. Each holds
+// the process's configuration in JSON.
 const (
 	asNode   = "ORBIT_FAULTS_NODE"
 	asWorker = "ORBIT_FAULTS_WORKER"
+	asRelay  = "ORBIT_FAULTS_RELAY"
 )
 
 func TestMain(m *testing.M) {
@@ -30,6 +31,8 @@ func TestMain(m *testing.M) {
 		os.Exit(nodeMain(os.Getenv(asNode)))
 	case os.Getenv(asWorker) != "":
 		os.Exit(workerMain(os.Getenv(asWorker)))
+	case os.Getenv(asRelay) != "":
+		os.Exit(relayMain(os.Getenv(asRelay)))
 	}
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(defaultParallel()) {

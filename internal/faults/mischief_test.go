@@ -92,22 +92,37 @@ func (m *mischief) next() {
 
 func (m *mischief) do(what string) {
 	m.s.Helper()
+	switch what {
+	case workerKilled, workerPaused, workerDrained:
+		m.doToWorker(what)
+	default:
+		m.doToServers(what)
+	}
+}
+
+func (m *mischief) doToWorker(what string) {
+	m.s.Helper()
 	i := m.rand.IntN(len(m.workers))
-	w, k := m.workers[i], m.rand.IntN(len(m.nodes))
+	w := m.workers[i]
+	if what == workerPaused {
+		m.pause(w.process)
+		return
+	}
+	m.resume(w.process)
+	if what == workerKilled {
+		w.kill(m.s.T)
+	} else {
+		w.terminate(m.s.T)
+	}
+	m.retire(w.process)
+	m.workers[i] = m.hire()
+}
+
+func (m *mischief) doToServers(what string) {
+	m.s.Helper()
+	k := m.rand.IntN(len(m.nodes))
 	n := m.nodes[k]
 	switch what {
-	case workerKilled:
-		m.resume(w.process)
-		w.kill(m.s.T)
-		m.retire(w.process)
-		m.workers[i] = m.hire()
-	case workerDrained:
-		m.resume(w.process)
-		w.terminate(m.s.T)
-		m.retire(w.process)
-		m.workers[i] = m.hire()
-	case workerPaused:
-		m.pause(w.process)
 	case nodePaused:
 		m.pause(n.process)
 	case nodeKilled, nodeStopped:
