@@ -38,6 +38,9 @@ commands over HTTP. With --metrics-address it serves GET /metrics for Prometheus
 }
 
 func relayUntilStopped(ctx context.Context, env environment, s *settings) error {
+	reload := make(chan os.Signal, 1) // from the beginning: without this the signal ends the process
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
 	load := func() (config.Config, []error) { return s.read(env) }
 	cfg, mistakes := load()
 	if len(mistakes) > 0 {
@@ -57,9 +60,6 @@ func relayUntilStopped(ctx context.Context, env environment, s *settings) error 
 	if err := serveAll(&parts, cfg.Listen, sources); err != nil {
 		return cli.Usage(err)
 	}
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
-	defer signal.Stop(reload)
 	relaying, stop := context.WithCancel(ctx)
 	defer stop()
 	parts.Add(func() error { return sources.run(relaying, cfg, reload, load) }, func(error) { stop() })

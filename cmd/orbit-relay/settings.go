@@ -70,6 +70,9 @@ func (s *settings) registerListen(flags *pflag.FlagSet) {
 // read returns what the process is to do, or every mistake in it. It reads files again each
 // time, and connects to nothing.
 func (s *settings) read(env environment) (config.Config, []error) {
+	if env.place.source != "" {
+		return config.Config{}, []error{errors.New("--source goes with the commands of operators: this one is for all sources")}
+	}
 	if env.place.config == "" {
 		return s.readFlags(env)
 	}
@@ -92,7 +95,7 @@ func readFile(env environment) (config.Config, []error) {
 // foreign returns the flags that were set beside --config.
 func (s *settings) foreign() (names []string) {
 	s.flags.Visit(func(f *pflag.Flag) {
-		if f.Name != "config" && f.Name != "source" && f.Name != "json" {
+		if f.Name != "config" && f.Name != "json" {
 			names = append(names, "--"+f.Name)
 		}
 	})

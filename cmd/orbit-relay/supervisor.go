@@ -24,8 +24,7 @@ type supervisor struct {
 	mu      sync.Mutex
 	running map[string]*sourceRun
 	all     sync.WaitGroup
-	left    []error // of sources that ended with the process
-	ending  bool
+	left    []error // by sources that ended with the process
 }
 
 func newSupervisor(log *slog.Logger, single bool) *supervisor {
@@ -52,9 +51,6 @@ func (s *supervisor) run(ctx context.Context, cfg config.Config, reload <-chan o
 			}
 		}
 	}
-	s.mu.Lock()
-	s.ending = true
-	s.mu.Unlock()
 	s.all.Wait()
 	return errors.Join(s.left...)
 }
@@ -94,8 +90,8 @@ func (s *supervisor) apply(ctx context.Context, cfg config.Config) {
 }
 
 // start runs a source, once the one before it under this name has ended.
-func (s *supervisor) start(ctx context.Context, c config.Source, before *sourceRun) *sourceRun {
-	ctx, stop := context.WithCancel(ctx)
+func (s *supervisor) start(process context.Context, c config.Source, before *sourceRun) *sourceRun {
+	ctx, stop := context.WithCancel(process)
 	log := s.log
 	if !s.single {
 		log = log.With("source", c.Name)
@@ -107,22 +103,19 @@ func (s *supervisor) start(ctx context.Context, c config.Source, before *sourceR
 		if before != nil {
 			<-before.done
 		}
-		s.note(r.run(ctx))
+		if err := r.run(ctx); err != nil && process.Err() != nil {
+			s.note(err)
+		}
 	})
 	return r
 }
 
-// note keeps what a source had to leave, if the process ends with it: its exit code tells.
-// A source that a reload has ended tells the log.
+// note keeps what a source had to leave when the process ended: its exit code tells. A source
+// that a reload has ended tells the log.
 func (s *supervisor) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		return
-	}
-	if s.ending {
-		s.left = append(s.left, err)
-	}
+	s.left = append(s.left, err)
 }
 
 // find returns the run of a source, or nil.
