@@ -262,3 +262,44 @@ func TestOwnTransactionsAreReadCommitted(t *testing.T) {
 		})
 	}
 }
+
+// REL-015: the server ends a transaction of ours that has fallen silent, and frees its
+// locks; the connection is as it was afterwards.
+func TestASilentTransactionIsEndedByTheServer(t *testing.T) {
+	for _, engine := range []string{dbtest.MySQL, dbtest.MariaDB} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			db := dbtest.Open(t, engine, migrations.Outbox)
+			s, err := Open(db.Dialect(), db.Write(), db.Read())
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.Write().SetMaxOpenConns(1)
+			const insert = "INSERT INTO orbit_outbox_hold (target, queue_id, operator, reason, created_at) VALUES ('a', '', '', '', 0)"
+			wait := func() (seconds int) {
+				if err := db.Write().QueryRowContext(t.Context(), "SELECT @@SESSION.wait_timeout").Scan(&seconds); err != nil {
+					t.Fatal(err)
+				}
+				return seconds
+			}
+			mustExec(t, db, "SET SESSION wait_timeout = 1000")
+			if err := s.tx(t.Context(), func(tx *sql.Tx) error { return nil }); err != nil || wait() != 1000 {
+				t.Fatalf("after a transaction the connection waits %ds, %v; want 1000s, as before", wait(), err)
+			}
+			other := db.Reopen(t)
+			err = s.tx(t.Context(), func(tx *sql.Tx) error {
+				if _, err := tx.ExecContext(t.Context(), insert); err != nil {
+					return err
+				}
+				mustExec(t, other, insert) // waits for the lock until the server frees it
+				return nil
+			})
+			if err == nil {
+				t.Error("a transaction that was ended has committed")
+			}
+			if err := s.tx(t.Context(), func(tx *sql.Tx) error { return nil }); err != nil {
+				t.Errorf("the next transaction: %v", err)
+			}
+		})
+	}
+}

@@ -70,15 +70,12 @@ func (s *Store) tx(ctx context.Context, f func(*sql.Tx) error) error {
 }
 
 func (s *Store) tryTx(ctx context.Context, f func(*sql.Tx) error) error {
-	conn, err := s.db.Write().Conn(ctx)
+	conn, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	if s.dialect == MySQL {
-		if _, err := conn.ExecContext(ctx, boundSilence); err != nil {
-			return err
-		}
 		defer allowSilence(conn)
 	}
 	tx, err := conn.BeginTx(ctx, s.options)
@@ -99,6 +96,25 @@ const (
 	boundSilence = "SET @orbit_wait_timeout = @@SESSION.wait_timeout, SESSION wait_timeout = 5"
 	freeSilence  = "SET SESSION wait_timeout = @orbit_wait_timeout"
 )
+
+// connect takes a connection for a transaction. Those that have ended while they were idle
+// are passed over, as the pool does for statements of its own.
+func (s *Store) connect(ctx context.Context) (*sql.Conn, error) {
+	const most = 100
+	for try := 1; ; try++ {
+		conn, err := s.db.Write().Conn(ctx)
+		if err != nil || s.dialect != MySQL {
+			return conn, err
+		}
+		if _, err = conn.ExecContext(ctx, boundSilence); err == nil {
+			return conn, nil
+		}
+		conn.Close()
+		if !errors.Is(err, driver.ErrBadConn) || try == most {
+			return nil, err
+		}
+	}
+}
 
 // allowSilence makes a connection what it was, or lets the pool drop it.
 func allowSilence(conn *sql.Conn) {

@@ -71,7 +71,7 @@ func storm(s *shop, d *database, usual time.Duration) {
 	stop := s.startBusiness(seed)
 	begin := time.Now()
 	end, told := begin.Add(seconds(s.T, usual)), begin
-	for time.Now().Before(end) && !s.Failed() || !w.complete() {
+	for time.Now().Before(end) && !s.Failed() || !w.complete() || !s.Failed() && s.acceptedBefore() == 0 {
 		w.next()
 		if time.Since(told) >= progressEvery {
 			told = time.Now()
@@ -84,13 +84,12 @@ func storm(s *shop, d *database, usual time.Duration) {
 	for _, r := range w.relays {
 		r.stop(s)
 	}
-	twice := s.businessCount("SELECT COUNT(*) FROM orbit_outbox WHERE deduplicated = 1")
 	epochs := s.businessCount("SELECT SUM(epoch) FROM orbit_outbox_lease")
-	if twice == 0 || epochs < 5 {
-		s.Errorf("%d rows were accepted before, in %d epochs: the storm has not met the relays", twice, epochs)
+	if epochs < 5 {
+		s.Errorf("%d epochs: the storm has not met the relays", epochs)
 	}
 	s.check()
-	s.Logf("%v: %d rows, %d of them accepted by an earlier send, %d epochs; %v", time.Since(begin).Round(time.Second), s.committed(), twice, epochs, w)
+	s.Logf("%v: %d rows, %d of them accepted by an earlier send, %d epochs; %v", time.Since(begin).Round(time.Second), s.committed(), s.acceptedBefore(), epochs, w)
 }
 
 // committed returns how many rows were committed.
@@ -98,6 +97,12 @@ func (s *shop) committed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.frozen)
+}
+
+// acceptedBefore returns how many rows the server knew already when their answer was read.
+func (s *shop) acceptedBefore() int64 {
+	s.Helper()
+	return s.businessCount("SELECT COUNT(*) FROM orbit_outbox WHERE deduplicated = 1")
 }
 
 // startBusiness enqueues all the time: small requests, large ones, strays, and some that are
