@@ -44,7 +44,7 @@ func ExampleGuard_Raise() {
 }
 
 // An in-memory guard shows the place of the atomic check. It is no production store.
-func ExampleMemory() {
+func ExampleMemory() { // RG-016
 	ctx := context.Background()
 	everyone := func(context.Context, string, string) error { return nil }
 	guard, err := resourceguard.NewMemory(everyone)
