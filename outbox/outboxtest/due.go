@@ -147,6 +147,7 @@ func noRowOfManyWritersIsLost(s *suite) {
 	const writers, each = 4, 40
 	var committed sync.Map
 	done := make(chan struct{})
+	s.Cleanup(func() { <-done }) // if this fails, the writers end with it, and not after it
 	go func() {
 		defer close(done)
 		var group sync.WaitGroup
