@@ -84,12 +84,12 @@ func raceOfFirstContact(ctx context.Context, t *trial) error {
 
 // raceOfShuffledTokens lets the racers write many times, in no order.
 func raceOfShuffledTokens(ctx context.Context, t *trial) error {
-	return t.raceForKeys(ctx, 6*racers, Commit)
+	return t.raceForKeys(ctx, 4*racers, Commit)
 }
 
 // raceOfRollbacks lets every second token be rolled back, the largest among them.
 func raceOfRollbacks(ctx context.Context, t *trial) error {
-	return t.raceForKeys(ctx, 6*racers, RollBack)
+	return t.raceForKeys(ctx, 4*racers, RollBack)
 }
 
 // raceForKeys deals tokens 1 to writes, which rise on the whole and are in no order at
