@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
 	"github.com/orbitkit/orbit/resourceguard"
@@ -37,12 +38,14 @@ var guardEngines = []guardEngine{
 		}
 		return openServer(ctx, o.mariadb)
 	}},
+	{"PostgreSQL", resourceguard.PostgreSQL, postgresGuard, postgresBusiness, "INSERT INTO business (note) VALUES ($1)", openPostgres},
 	{"SQLite", resourceguard.SQLite, sqliteGuard, sqliteBusiness, insertBusiness, openFile},
 }
 
 const (
-	mysqlBusiness  = "CREATE TABLE business (id BIGINT PRIMARY KEY AUTO_INCREMENT, note VARCHAR(64) NOT NULL)"
-	sqliteBusiness = "CREATE TABLE business (id INTEGER PRIMARY KEY, note TEXT NOT NULL)"
+	postgresBusiness = "CREATE TABLE business (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, note VARCHAR(64) NOT NULL)"
+	mysqlBusiness    = "CREATE TABLE business (id BIGINT PRIMARY KEY AUTO_INCREMENT, note VARCHAR(64) NOT NULL)"
+	sqliteBusiness   = "CREATE TABLE business (id INTEGER PRIMARY KEY, note TEXT NOT NULL)"
 )
 
 // A guardYard is a database with the guard's tables, made for the bench.
@@ -57,6 +60,25 @@ func openServer(ctx context.Context, dsn string) (*guardYard, error) {
 		return nil, err
 	}
 	return &guardYard{w.DB, func() error { w.close(); return nil }}, nil
+}
+
+// openPostgres starts a server of the bench's own.
+func openPostgres(ctx context.Context, _ options) (*guardYard, error) {
+	server, err := startPostgres(ctx, pingPostgres)
+	if err != nil {
+		return nil, err
+	}
+	if out, err := runOn(ctx, server.postgresURL(), "orbit-migrate", "up", "--set", "guard"); err != nil {
+		server.close()
+		return nil, fmt.Errorf("make the tables of guard: %w\n%s", err, out)
+	}
+	db, err := sql.Open("pgx", server.postgresURL())
+	if err != nil {
+		server.close()
+		return nil, err
+	}
+	db.SetMaxIdleConns(guardClients)
+	return &guardYard{db, func() error { defer server.close(); return db.Close() }}, nil
 }
 
 // openFile makes a SQLite file that flushes every commit, as the servers do.

@@ -48,6 +48,19 @@ var sqliteGuard = guardSQL{
 	recordAnswers: true,
 }
 
+var postgresGuard = guardSQL{
+	makeKey: `INSERT INTO orbit_guard_key (namespace, resource_key, highest, attempt, raised_at)
+		VALUES ($1, $2, $3, $4, 0) ON CONFLICT (namespace, resource_key) DO NOTHING`,
+	lockKey: `SELECT highest, attempt FROM orbit_guard_key WHERE namespace = $1 AND resource_key = $2 FOR UPDATE`,
+	record: `INSERT INTO orbit_guard_operation (namespace, resource_key, operation, digest, token, attempt, applied_at)
+		VALUES ($1, $2, $3, $4, $5, $6, CAST(EXTRACT(EPOCH FROM statement_timestamp())*1000000 AS BIGINT))
+		ON CONFLICT (namespace, resource_key, operation) DO NOTHING RETURNING 1`,
+	raise: `UPDATE orbit_guard_key SET highest = $1, attempt = $2, raised_at = CAST(EXTRACT(EPOCH FROM statement_timestamp())*1000000 AS BIGINT)
+		WHERE namespace = $3 AND resource_key = $4`,
+	keepReceipt:   `UPDATE orbit_guard_operation SET receipt = $1 WHERE namespace = $2 AND resource_key = $3 AND operation = $4`,
+	recordAnswers: true,
+}
+
 const keepReceipt = `UPDATE orbit_guard_operation SET receipt = ? WHERE namespace = ? AND resource_key = ? AND operation = ?`
 
 // byHand writes without the guard: no rules for names, no authorisation, no typed errors,
