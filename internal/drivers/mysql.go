@@ -24,6 +24,8 @@ const (
 	// A connection is renewed before proxies and the server's wait_timeout cut it, and so
 	// that a failed-over primary is left behind soon.
 	maxLifetime = 3 * time.Minute
+	// maxIdle leaves a connection time enough before the server gives it up (maxSilence).
+	maxIdle = 20 * time.Second
 
 	defaultDial  = 5 * time.Second
 	defaultWrite = 30 * time.Second
@@ -41,10 +43,11 @@ func openMySQL(ctx context.Context, dsn string, patient bool) (*sqldb.DB, error)
 	if err != nil {
 		return nil, fmt.Errorf("database address: %w", dsnError(err, dsn))
 	}
-	pool := sql.OpenDB(&connector{inner: inner})
+	pool := sql.OpenDB(&connector{inner: inner, patient: patient})
 	pool.SetMaxOpenConns(maxConnections)
 	pool.SetMaxIdleConns(maxConnections)
 	pool.SetConnMaxLifetime(maxLifetime)
+	pool.SetConnMaxIdleTime(maxIdle)
 	if err := checkServer(ctx, pool); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("database at %s: %w", cfg.Addr, conceal(err, cfg.Passwd))
@@ -178,7 +181,8 @@ func conceal(err error, password string) error {
 
 // A connector prepares every new connection for Orbit.
 type connector struct {
-	inner driver.Connector
+	inner   driver.Connector
+	patient bool
 }
 
 // MySQL has transaction_isolation, MariaDB before 11.1 only tx_isolation; each server
@@ -187,15 +191,24 @@ const setSession = `SET SESSION /*!80000 transaction_isolation */ /*M!100000 tx_
  SESSION sql_mode = 'STRICT_TRANS_TABLES,STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
  SESSION time_zone = '+00:00'`
 
+// maxSilence has the server give up a connection that says nothing for 30 s. A process that is
+// stopped inside a transaction, or whose machine is gone, would else keep its locks until the
+// server misses it: eight hours by default.
+const maxSilence = ", SESSION wait_timeout = 30"
+
 // Connect implements [driver.Connector].
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.inner.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, setSession, nil); err != nil {
+	set := setSession
+	if !c.patient {
+		set += maxSilence
+	}
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("set isolation level, sql mode and time zone: %w", err)
+		return nil, fmt.Errorf("set isolation level, sql mode, time zone and wait timeout: %w", err)
 	}
 	return conn, nil
 }

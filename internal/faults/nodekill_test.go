@@ -89,6 +89,36 @@ func TestNodeKilledBetweenClaimAndAssign(t *testing.T) { // TEST-021, LIC-019, T
 	})
 }
 
+// A node that is stopped inside a transaction, or whose machine is gone, keeps what it has
+// locked for half a minute at most: then the database ends its transaction, and another node
+// gives the task away, in its first attempt.
+func TestNodeStoppedInsideATransactionHoldsNothingForLong(t *testing.T) { // LIC-019
+	onServers(t, func(s *scene) {
+		faults := dbfault.Open(s.T, s.db)
+		a, b := s.startNode("node-a", onDatabase(faults.Address)), s.startNode("node-b")
+		stopped, end := make(chan struct{}), make(chan struct{})
+		s.Cleanup(func() { close(end) })
+		faults.Set(dbfault.Trap{
+			Before:    true,
+			Statement: func(text string) bool { return writesAttempts.MatchString(text) && strings.Contains(text, claimsIt) },
+			Do: func() {
+				a.pause(s.T)
+				close(stopped)
+				<-end // the connection stays, and says nothing
+			},
+		})
+		s.startWorker("deaf", a.url)
+		c := s.client(b)
+		id := s.submit(c, order{key: "k", reconcil: true})
+		<-stopped
+		w := s.startWorker("worker", b.url)
+		s.ranOnce(c, w, id)
+		if all := s.attempts(c, id); len(all) != 1 || all[0].Number != 1 {
+			s.Errorf("the task took the attempts %+v, want one: nothing of node A was committed", all)
+		}
+	})
+}
+
 // Issue C, "server node killed between Start commit and ACK, and during Finish": the worker
 // says it again to another node and gets the answer that is in force. The task must not run
 // twice; it does not, and nobody has to review it.
