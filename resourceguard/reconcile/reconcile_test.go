@@ -1,8 +1,13 @@
 package reconcile_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -265,6 +270,44 @@ func TestAStuckStoreHoldsUpNoOtherTask(t *testing.T) {
 	}
 	if found[other.ID].Outcome != reconcile.Failed {
 		t.Errorf("found %+v, want failed", found[other.ID])
+	}
+	s.state(task.ID, orbit.StateNeedsReview)
+}
+
+// An unfenced history shows one more attempt, which ended unknown and has no fence_token.
+type unfenced struct{ http.RoundTripper }
+
+func (u unfenced) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := u.RoundTripper.RoundTrip(r)
+	if err != nil || !strings.HasSuffix(r.URL.Path, "/attempts") {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	var page struct {
+		RequestID string `json:"request_id"`
+		Data      struct {
+			Items []map[string]json.RawMessage `json:"items"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil {
+		return nil, err
+	}
+	other := maps.Clone(page.Data.Items[0])
+	delete(other, "fence_token")
+	page.Data.Items = append(page.Data.Items, other)
+	text, err := json.Marshal(page)
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return resp, err
+}
+
+// No raise shuts out an attempt that ended unknown without a fence_token, whatever the others have.
+func TestAnUnknownAttemptWithoutAFenceTokenIsLeft(t *testing.T) { // TOK-017
+	s := newScene(t, dbtest.SQLite)
+	task := s.submit("unfenced", work{}, guarded)
+	client := s.connect(unfenced{http.DefaultTransport})
+	found, err := s.once(client, s.store(), reconcile.Fail, reconcile.Config{})
+	if err != nil || found[task.ID].Reason != reconcile.NoFence {
+		t.Errorf("found %+v, %v; want no fence", found[task.ID], err)
 	}
 	s.state(task.ID, orbit.StateNeedsReview)
 }

@@ -50,8 +50,10 @@ func TestALookUpSeesWhatIsCommittedWhateverTheSession(t *testing.T) { // RG-011,
 			}
 			if mysql {
 				found(false, "before the commit")
-				if _, err := pool.ExecContext(t.Context(), "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"); err != nil {
-					t.Fatal(err)
+				for _, set := range []string{"ROLLBACK", "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"} {
+					if _, err := pool.ExecContext(t.Context(), set); err != nil {
+						t.Fatal(err)
+					}
 				}
 				if _, _, err := guard.Lookup(t.Context(), pool, "namespace", "key", "operation"); err != nil { // opens a snapshot
 					t.Fatal(err)
