@@ -27,7 +27,9 @@ const (
 // do without it. See the package comment for what it promises.
 type Rule struct {
 	// Store returns the store that a concurrency_key lies in, or nil if it is in none:
-	// then the task is left. It may be called by several goroutines at once. Required.
+	// then the task is left. A key that moves to another store has to take its guard rows
+	// along first: without them what was applied is absent. It may be called by several
+	// goroutines at once. Required.
 	Store func(key string) Store
 	// Absent is required: Fail or Retry.
 	Absent Absent
