@@ -78,7 +78,7 @@ func (d *LocalDesk) Offer(_ context.Context, t Ticket) (Ticket, error) {
 	}
 	e = &entry{ticket: Ticket{
 		Key: t.Key, From: t.From, To: t.To, Payload: payload, ReplyTo: t.ReplyTo, TTL: t.TTL,
-		Generation: generation, Deadline: now.Add(t.TTL), State: StateOffered,
+		Generation: generation, Deadline: set(now.Add(t.TTL)), State: StateOffered,
 	}}
 	if d.entries == nil {
 		d.entries = make(map[Key]*entry)
@@ -127,7 +127,7 @@ func (d *LocalDesk) Reply(_ context.Context, key Key, token string, r Receipt) e
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	e.ticket.State, e.ticket.Holder, e.ticket.ReceiptAt = StateClosed, "", now
+	e.ticket.State, e.ticket.Holder, e.ticket.ReceiptAt = StateClosed, "", set(now)
 	e.receipt = r.clone()
 	return nil
 }
@@ -192,6 +192,15 @@ func (d *LocalDesk) touch(key Key) (now time.Time, e *entry) {
 		e.ticket.State, e.ticket.Holder = StateExpired, ""
 	}
 	return now, e
+}
+
+// set returns t, and the next instant in place of the zero time, which means none: a clock
+// far in the past must make no ticket that never expires.
+func set(t time.Time) time.Time {
+	if t.IsZero() {
+		return t.Add(1)
+	}
+	return t
 }
 
 func (t Ticket) clone() Ticket {

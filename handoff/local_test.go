@@ -1,6 +1,7 @@
 package handoff_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -46,6 +47,35 @@ func TestOverdueTicketsShowUntilTheyAreTouched(t *testing.T) {
 	}
 	if got, want := look(), `accepted: expired by ""; offered: expired by ""; `; got != want {
 		t.Errorf("touched: %s\nwant %s", got, want)
+	}
+}
+
+// The zero time means that there is no deadline and no receipt. A clock at which it is just
+// that makes no ticket that can be taken late, and none that is closed at no time.
+func TestAClockAtTheZeroTimeMakesNoTicketThatNeverExpires(t *testing.T) { // HAND-087
+	now := time.Time{}.Add(-valid().TTL)
+	desk := handoff.NewLocalDesk(handoff.WithClock(func() time.Time { return now }))
+	offer := func() {
+		if h, err := desk.Offer(t.Context(), valid()); err != nil || h.Deadline.IsZero() {
+			t.Fatalf("offered %+v, %v; want a deadline", h, err)
+		}
+	}
+	offer()
+	now = now.Add(time.Hour)
+	if _, err := desk.Take(t.Context(), valid().Key, valid().To); !errors.Is(err, handoff.ErrExpired) {
+		t.Errorf("Take an hour late = %v, want ErrExpired", err)
+	}
+	now = time.Time{}
+	offer()
+	h, err := desk.Take(t.Context(), valid().Key, valid().To)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := desk.Reply(t.Context(), valid().Key, h.Token, handoff.Receipt{Status: handoff.ReceiptDone, Summary: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	if tickets, _ := desk.Snapshot(t.Context()); tickets[0].ReceiptAt.IsZero() {
+		t.Error("closed at no time")
 	}
 }
 

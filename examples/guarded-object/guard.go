@@ -33,6 +33,9 @@ func (g *guard) apply(ctx context.Context, w resourceguard.Write, f contentFunc)
 	if err := validWrite(w); err != nil {
 		return res, err
 	}
+	if f == nil {
+		return res, &resourceguard.InvalidError{Field: "f", Rule: "must be given"}
+	}
 	err = g.change(ctx, fence(w), func(b *guardedBody, o object) (changed bool, err error) {
 		res, changed, err = judge(b, o, w, f)
 		return changed, err
@@ -61,6 +64,9 @@ func judge(b *guardedBody, o object, w resourceguard.Write, f contentFunc) (res 
 		return res, b.raise(fence(w)), nil
 	}
 	content, receipt, err := f(bytes.Clone(b.Content))
+	if err == nil {
+		err = validReceipt(receipt)
+	}
 	if err != nil {
 		return res, false, err
 	}
@@ -85,6 +91,9 @@ func (g *guard) raise(ctx context.Context, f resourceguard.Fence) error {
 
 // lookup proves nothing by an absent record, unless the object was raised before.
 func (g *guard) lookup(ctx context.Context, namespace, key, id string) (resourceguard.Record, bool, error) {
+	if err := validOperation(namespace, key, id); err != nil {
+		return resourceguard.Record{}, false, err
+	}
 	if err := g.allowed(ctx, namespace, key); err != nil {
 		return resourceguard.Record{}, false, err
 	}

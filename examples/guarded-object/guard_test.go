@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,5 +120,34 @@ func TestForeignObjectIsNoGuardedBody(t *testing.T) {
 		if _, err := g.apply(t.Context(), w, f); err == nil || store.puts != 1 {
 			t.Errorf("apply over %q = %v, %d puts; want an error and 1", body, err, store.puts)
 		}
+	}
+}
+
+// What breaks a rule is refused before the object is read or, of a receipt, before it is written.
+func TestInvalidInputIsRefused(t *testing.T) {
+	store := newMemoryBucket()
+	store.afterGet = func() { t.Error("the object was read") }
+	g := guard{store, guardtest.Authorise}
+	refused := func(field string, err error) {
+		t.Helper()
+		var invalid *resourceguard.InvalidError
+		if !errors.As(err, &invalid) || invalid.Field != field {
+			t.Errorf("%v, want an invalid %s", err, field)
+		}
+	}
+	for _, bad := range []string{"", "\xff", strings.Repeat("x", resourceguard.MaxName+1)} {
+		for field, names := range map[string][3]string{"namespace": {bad, "k", "o"}, "key": {"n", bad, "o"}, "operation": {"n", "k", bad}} {
+			_, _, err := g.lookup(t.Context(), names[0], names[1], names[2])
+			refused(field, err)
+		}
+	}
+	w, _ := draft(5, "first")
+	_, err := g.apply(t.Context(), w, nil)
+	refused("f", err)
+	store.afterGet = nil
+	_, err = g.apply(t.Context(), w, func([]byte) ([]byte, []byte, error) { return nil, make([]byte, resourceguard.MaxReceipt+1), nil })
+	refused("receipt", err)
+	if store.puts != 0 {
+		t.Errorf("%d puts, want none", store.puts)
 	}
 }

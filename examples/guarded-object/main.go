@@ -9,9 +9,9 @@
 //	bucket.go  what is needed of the store, and one in memory
 //	valid.go   the rules for names and tokens
 //
-// The demonstration needs nothing:
+// The demonstration needs nothing. From the repository's root:
 //
-//	go run ./guarded-object
+//	go run ./examples/guarded-object
 package main
 
 import (

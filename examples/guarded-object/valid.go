@@ -40,6 +40,23 @@ func validFence(f resourceguard.Fence) error {
 	return validName("attempt", f.Attempt)
 }
 
+func validOperation(namespace, key, id string) error {
+	if err := validName("namespace", namespace); err != nil {
+		return err
+	}
+	if err := validName("key", key); err != nil {
+		return err
+	}
+	return validName("operation", id)
+}
+
+func validReceipt(receipt []byte) error {
+	if len(receipt) > resourceguard.MaxReceipt {
+		return &resourceguard.InvalidError{Field: "receipt", Rule: "must be at most 256 KiB"}
+	}
+	return nil
+}
+
 func validName(field, text string) error {
 	rule := ""
 	switch {

@@ -3,8 +3,12 @@
 // the task. When the first goes on as if nothing had happened, the guard of the table
 // refuses its write.
 //
-//	go run ./guarded-resource                                              # on a SQLite file of its own
-//	GUARDED_DATABASE='mysql:user:pw@tcp(host:3306)/db' go run ./guarded-resource
+// It needs a task server that runs: go run ./cmd/orbit dev starts one and prints the file to
+// name here. From the repository's root:
+//
+//	export ORBIT_URL=http://127.0.0.1:8080 ORBIT_CREDENTIALS_FILE=/tmp/orbit.json
+//	go run ./examples/guarded-resource                                     # on a SQLite file of its own
+//	GUARDED_DATABASE='mysql:user:pw@tcp(host:3306)/db' go run ./examples/guarded-resource
 //
 // The database is the resource owner's and has nothing to do with the task server's. It is
 // prepared by orbit-migrate up --set guard, and by this program with its own table.

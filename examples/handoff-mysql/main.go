@@ -10,8 +10,8 @@
 //
 // The demonstration starts processes, kills one and holds one up:
 //
-//	go run ./handoff-mysql                                  # on a SQLite file of its own
-//	HANDOFF_DATABASE='mysql:user:pw@tcp(host:3306)/db' go run ./handoff-mysql
+//	go run ./examples/handoff-mysql                                  # on a SQLite file of its own
+//	HANDOFF_DATABASE='mysql:user:pw@tcp(host:3306)/db' go run ./examples/handoff-mysql
 //
 // It needs no task server.
 package main

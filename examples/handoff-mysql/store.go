@@ -194,9 +194,15 @@ func (s *store) now(ctx context.Context, q interface {
 }
 
 // Snapshot implements handoff.Store. One statement is one consistent picture on all
-// engines, without a lock.
+// engines, without a lock. It has a transaction of its own, since a session may be set to
+// commit nothing by itself, and so keep an old picture, or to read what is not committed.
 func (s *store) Snapshot(ctx context.Context) ([]handoff.Ticket, error) {
-	rows, err := s.db.QueryContext(ctx, "SELECT "+columns+" FROM handoff_ticket ORDER BY ticket_key")
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: s.engine.isolation, ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("handoff-mysql: %w", err)
+	}
+	defer tx.Rollback() // there is nothing to commit
+	rows, err := tx.QueryContext(ctx, "SELECT "+columns+" FROM handoff_ticket ORDER BY ticket_key")
 	if err != nil {
 		return nil, fmt.Errorf("handoff-mysql: %w", err)
 	}

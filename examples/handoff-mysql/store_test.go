@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -115,6 +116,65 @@ func TestTheClockIsTheDatabases(t *testing.T) {
 			if !errors.Is(err, handoff.ErrExpired) || snapErr != nil || tickets[0].State != handoff.StateExpired { // written by Take
 				t.Errorf("late Take got %v and left %+v, %v", err, tickets, snapErr)
 			}
+		})
+	}
+}
+
+// A snapshot shows what is committed and nothing else, whatever the sessions are set to.
+func TestASnapshotShowsWhatIsCommittedWhateverTheSession(t *testing.T) {
+	for _, engine := range dbtest.Engines() {
+		t.Run(engine, func(t *testing.T) {
+			address := dbtest.Open(t, engine).Address
+			reader, err := open(t.Context(), address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
+			writer, err := open(t.Context(), address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer writer.Close()
+			if engine != dbtest.SQLite {
+				reader.db.SetMaxOpenConns(1) // each snapshot is on the session that is set up here
+				for _, set := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED", "SET autocommit = 0"} {
+					if _, err := reader.db.ExecContext(t.Context(), set); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			shows := func(want int) {
+				t.Helper()
+				if tickets, err := reader.Snapshot(t.Context()); err != nil || len(tickets) != want {
+					t.Errorf("the snapshot shows %v, %v; want %d tickets", tickets, err, want)
+				}
+			}
+			shows(0)
+			if _, err := writer.Offer(t.Context(), handoff.Ticket{Key: "k", From: "from", To: "to", ReplyTo: "inbox", TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			shows(1)
+			undone := errors.New("undone")
+			err = writer.inTx(t.Context(), func(tx *sql.Tx) error {
+				if _, err := tx.ExecContext(t.Context(), "DELETE FROM handoff_ticket"); err != nil {
+					return err
+				}
+				shows(1)
+				return undone
+			})
+			if !errors.Is(err, undone) {
+				t.Fatal(err)
+			}
+			if engine != dbtest.SQLite {
+				if _, err := reader.db.ExecContext(t.Context(), "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			shows(1)
+			if _, err := writer.db.ExecContext(t.Context(), "DELETE FROM handoff_ticket"); err != nil {
+				t.Fatal(err)
+			}
+			shows(0)
 		})
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/orbitkit/orbit/resourceguard"
 	"github.com/orbitkit/orbit/resourceguard/guardtest"
 )
 
@@ -156,5 +158,27 @@ func TestStoreThatFailsIsAProblem(t *testing.T) {
 	problems := guardtest.Check(t.Context(), func(context.Context) (guardtest.Store, error) { return nil, context.DeadlineExceeded })
 	if len(problems) == 0 || !strings.Contains(problems[0].String(), "open store: context deadline exceeded") {
 		t.Errorf("problems = %v, want the error of opening", problems)
+	}
+}
+
+// A deaf store never answers, whatever becomes of the context.
+type deaf struct{ guardtest.Store }
+
+func (deaf) Apply(context.Context, resourceguard.Write, []byte, guardtest.End) (resourceguard.Result, error) {
+	select {}
+}
+
+// What hangs or is not there is a problem and harms no caller, whose context need not end.
+func TestStoreThatDoesNotAnswerIsAProblem(t *testing.T) {
+	defer guardtest.SetPatience(20 * time.Millisecond)()
+	for want, open := range map[string]guardtest.Open{
+		"has not answered":  func(context.Context) (guardtest.Store, error) { return deaf{newToy("")}, nil },
+		"a store or an err": func(context.Context) (guardtest.Store, error) { return nil, nil },
+		"open must be":      nil,
+	} {
+		problems := guardtest.Check(context.Background(), open)
+		if len(problems) < 20 || !strings.Contains(problems[0].String(), want) {
+			t.Errorf("%d problems, the first %.200v; want all clauses: %s", len(problems), problems, want)
+		}
 	}
 }

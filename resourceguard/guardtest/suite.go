@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
+
+	"github.com/orbitkit/orbit/resourceguard"
 )
 
 // Open returns an empty store. It is called once for each clause.
@@ -49,6 +52,8 @@ func Run[S T[S]](t S, open Open) {
 // Check does what Run does outside of tests. It returns the clauses that a guard breaks
 // and those that could not be evaluated, told apart by errors.Is(p.Err, ErrUnsupported),
 // in the order in which a broken guard is best understood. None means that it conforms.
+// A clause whose store has not answered within two minutes is broken; the goroutine that
+// waits for such a store is left behind.
 func Check(ctx context.Context, open Open) []Problem {
 	var problems []Problem
 	for _, c := range clauses() {
@@ -65,11 +70,41 @@ type clause struct {
 	test func(context.Context, *trial) error
 }
 
-// judge tests the clause on a store of its own.
-func (c clause) judge(ctx context.Context, open Open) (err error) {
+// patience is how long a clause may last before its store is said to hang. A test of the
+// suite shortens it.
+var patience = 2 * time.Minute
+
+var errNoStore = errors.New("open store: it must return a store or an error")
+
+// judge tests the clause on a store of its own. A store that hangs, even one that ignores
+// its context, is a problem and does not hang the caller.
+func (c clause) judge(ctx context.Context, open Open) error {
+	if open == nil {
+		return &resourceguard.InvalidError{Field: "open", Rule: "must be given"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		err := errors.New("the store ended the goroutine of its caller")
+		defer func() { ended <- err }()
+		err = c.play(ctx, open)
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the store has not answered: %w", ctx.Err())
+	}
+}
+
+func (c clause) play(ctx context.Context, open Open) (err error) {
 	store, err := open(ctx)
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
+	}
+	if store == nil {
+		return errNoStore
 	}
 	t := &trial{store: store, logs: make(map[place][]Entry)}
 	defer func() {

@@ -27,7 +27,9 @@ const (
 // do without it. See the package comment for what it promises.
 type Rule struct {
 	// Store returns the store that a concurrency_key lies in, or nil if it is in none:
-	// then the task is left. It may be called by several goroutines at once. Required.
+	// then the task is left. A key that moves to another store has to take its guard rows
+	// along first: without them what was applied is absent. It may be called by several
+	// goroutines at once. Required.
 	Store func(key string) Store
 	// Absent is required: Fail or Retry.
 	Absent Absent
@@ -42,15 +44,17 @@ type Rule struct {
 type Config struct {
 	// Interval is the pause between two passes of Run. Default 30s.
 	Interval time.Duration
-	// Timeout bounds the work on one task, so that a store that does not answer holds up
-	// no other. Default 1m.
+	// Timeout bounds the work on one task, so that a store that does not answer, even one
+	// that ignores the end of its context, holds up no other. Default 1m.
 	Timeout time.Duration
 	// RetryFirst and RetryMost bound the exponential back-off, with jitter, after a pass
 	// that met an error. Defaults 1s and 5m.
 	RetryFirst, RetryMost time.Duration
 	// MaxAge is how long the first task of a chain may have been created ago for an absent
 	// record to prove anything: owners may prune records after the platform's 90 days. At
-	// most 90 days minus a day for clocks that differ, which is the default.
+	// most 90 days minus a day for clocks that differ, which is the default. It goes by the
+	// chain: if Rule.Operation gives tasks of other chains the same operation, an older one's
+	// record may be gone all the same, so records must then be kept longer.
 	MaxAge time.Duration
 	// MaxRetries bounds a chain of manual retries: a task that already is the so-many-th
 	// repeat fails for good. Default 3, at most 20.

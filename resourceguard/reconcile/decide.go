@@ -51,7 +51,7 @@ func (r *Reconciler) request(p *proof, retry bool) (q orbit.ReviewTaskRequest, e
 	}
 	if !p.applied {
 		q.Decision = orbit.StateFailed
-		q.Note = "the resource was raised to the attempt's fence token and has no record of the operation: it was not applied and cannot be any more"
+		q.Note = "the resource was raised to the attempt's fence token and has no record of the operation: no attempt of this task has applied it, and none can any more"
 		return q, nil
 	}
 	q.Decision = orbit.StateSucceeded

@@ -26,8 +26,10 @@
 //
 // A task without a concurrency_key, of a handler without a rule, with a key that lies in
 // no store, without an attempt that ended unknown, whose chain of retries cannot be
-// followed to its root, whose operation was recorded with other content, or whose absent
-// record may have been pruned because of its age. [Config].Observer is told the [Reason].
+// followed to its root, whose operation was recorded with other content, whose absent
+// record may have been pruned because of its age, or whose operation is absent while a later
+// token was seen that may be that of another repeat of it. [Config].Observer is told the
+// [Reason].
 //
 // # Repeats
 //

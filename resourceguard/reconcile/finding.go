@@ -26,12 +26,16 @@ const (
 	Keyless      Reason = "keyless"       // it has no concurrency_key, so nothing fences its attempts
 	NoRule       Reason = "no_rule"       // its handler is not configured
 	NoStore      Reason = "no_store"      // its key lies in no guarded store
-	NoFence      Reason = "no_fence"      // no attempt has a fence_token
+	NoFence      Reason = "no_fence"      // no attempt has a fence_token, or one that ended unknown has none
 	NoRoot       Reason = "no_root"       // a task of its chain of retries is gone, or not to be read
 	NoOperation  Reason = "no_operation"  // Rule.Operation returned an error
 	OtherContent Reason = "other_content" // the operation was recorded with other content
 	TooOld       Reason = "too_old"       // the absent record may have been pruned
 	Refused      Reason = "refused"       // the store refuses namespace, key or operation
+
+	// Superseded: there is no record, and a later token was seen, which may be that of another
+	// task with the same operation. It may yet write it: look at the repeats of the first task.
+	Superseded Reason = "superseded"
 )
 
 // A Finding is what became of one task in one pass.

@@ -47,6 +47,7 @@ type proof struct {
 	operation string
 	applied   bool
 	record    resourceguard.Record // if applied
+	stale     bool                 // the resource has seen a token above the fence
 }
 
 // prove fences the attempts of a task and finds out whether its operation was applied.
@@ -55,11 +56,15 @@ func (r *Reconciler) prove(ctx context.Context, listed orbit.Task) (p proof, err
 	if listed.ConcurrencyKey == "" {
 		return p, leave(Keyless)
 	}
-	rule, known := r.rules[Handler{listed.Handler, listed.HandlerVersion}]
+	handler := Handler{listed.Handler, listed.HandlerVersion}
+	rule, known := r.rules[handler]
 	if !known {
 		return p, leave(NoRule)
 	}
-	store := rule.Store(listed.ConcurrencyKey)
+	store, err := ask(ctx, &r.calls, handler, func() (Store, error) { return rule.Store(listed.ConcurrencyKey), nil })
+	if err != nil {
+		return p, err
+	}
 	if store == nil {
 		return p, leave(NoStore)
 	}
@@ -73,14 +78,16 @@ func (r *Reconciler) prove(ctx context.Context, listed orbit.Task) (p proof, err
 	if p.chain, err = r.follow(ctx, p.task); err != nil {
 		return p, err
 	}
-	var content []byte
-	if p.operation, content, err = rule.operation(p.task, p.chain.root); err != nil {
-		return p, &left{NoOperation, err}
-	}
-	if err := raise(ctx, store, &p); err != nil {
+	named, err := ask(ctx, &r.calls, handler, func() (operation, error) { return rule.operation(p.task, p.chain.root) })
+	if err != nil {
 		return p, err
 	}
-	return p, r.lookUp(ctx, store, &p, content)
+	p.operation = named.id
+	at := who(store, handler)
+	if p.stale, err = r.raise(ctx, store, at, p); err != nil {
+		return p, err
+	}
+	return p, r.lookUp(ctx, store, at, &p, named.content)
 }
 
 // read returns a task that is still to be decided.
@@ -93,9 +100,11 @@ func (r *Reconciler) read(ctx context.Context, id string) (orbit.Task, error) {
 }
 
 // unknownAttempt returns the attempt with the highest fence_token: a raise to it shuts out
-// every attempt of the task that ended unknown (TOK-017). The others ended known.
+// every attempt of the task that ended unknown (TOK-017). The others ended known. One that
+// ended unknown and has no fence_token is shut out by nothing.
 func (r *Reconciler) unknownAttempt(ctx context.Context, taskID string) (orbit.Attempt, error) {
 	var highest orbit.Attempt
+	unfenced := false
 	for a, err := range r.client.Attempts(ctx, taskID, orbit.PageRequest{Limit: pageSize}) {
 		switch {
 		case isCode(err, orbit.CodeNotFound):
@@ -105,29 +114,42 @@ func (r *Reconciler) unknownAttempt(ctx context.Context, taskID string) (orbit.A
 		case a.FenceToken > highest.FenceToken:
 			highest = a
 		}
+		unfenced = unfenced || a.Outcome == orbit.OutcomeUnknown && a.FenceToken == 0
 	}
-	if highest.FenceToken == 0 {
+	if unfenced || highest.FenceToken == 0 {
 		return orbit.Attempt{}, leave(NoFence)
 	}
 	return highest, nil
 }
 
-func (rule Rule) operation(t orbit.Task, root string) (string, []byte, error) {
-	if rule.Operation != nil {
-		return rule.Operation(t, root)
-	}
-	return root, t.Payload, nil
+// An operation is what a guard knows a task's write by.
+type operation struct {
+	id      string
+	content []byte
 }
 
-// raise returns nil once none of the task's attempts can write any more.
-func raise(ctx context.Context, store Store, p *proof) error {
-	err := store.Raise(ctx, resourceguard.Fence{
-		Namespace: p.task.NamespaceID, Key: p.task.ConcurrencyKey, Token: p.attempt.FenceToken, // and no attempt: it is nobody's token
-	})
-	if err == nil || errors.Is(err, resourceguard.ErrStale) { // stale: a later attempt has fenced it
-		return nil
+func (rule Rule) operation(t orbit.Task, root string) (operation, error) {
+	if rule.Operation == nil {
+		return operation{root, t.Payload}, nil
 	}
-	return refused(err)
+	id, content, err := rule.Operation(t, root)
+	if err != nil {
+		return operation{}, &left{NoOperation, err}
+	}
+	return operation{id, content}, nil
+}
+
+// raise returns once none of the task's attempts can write any more. stale tells that
+// somebody has fenced them before, with a token above the fence.
+func (r *Reconciler) raise(ctx context.Context, store Store, at any, p proof) (stale bool, err error) {
+	fence := resourceguard.Fence{
+		Namespace: p.task.NamespaceID, Key: p.task.ConcurrencyKey, Token: p.attempt.FenceToken, // and no attempt: it is nobody's token
+	}
+	_, err = ask(ctx, &r.calls, at, func() (struct{}, error) { return struct{}{}, store.Raise(ctx, fence) })
+	if errors.Is(err, resourceguard.ErrStale) {
+		return true, nil
+	}
+	return false, refused(err)
 }
 
 // refused tells what no repeat changes from what may pass.
@@ -138,8 +160,19 @@ func refused(err error) error {
 	return err
 }
 
-func (r *Reconciler) lookUp(ctx context.Context, store Store, p *proof, content []byte) (err error) {
-	p.record, p.applied, err = store.Lookup(ctx, p.task.NamespaceID, p.task.ConcurrencyKey, p.operation)
+// recorded is the answer to a look-up.
+type recorded struct {
+	record resourceguard.Record
+	found  bool
+}
+
+func (r *Reconciler) lookUp(ctx context.Context, store Store, at any, p *proof, content []byte) error {
+	namespace, key, id := p.task.NamespaceID, p.task.ConcurrencyKey, p.operation // p is not to be read by a call that is late
+	got, err := ask(ctx, &r.calls, at, func() (recorded, error) {
+		record, found, err := store.Lookup(ctx, namespace, key, id)
+		return recorded{record, found}, err
+	})
+	p.record, p.applied = got.record, got.found
 	switch {
 	case err != nil:
 		return refused(err)
@@ -147,9 +180,15 @@ func (r *Reconciler) lookUp(ctx context.Context, store Store, p *proof, content 
 		return leave(OtherContent)
 	case !p.applied && time.Since(p.chain.began) > r.cfg.MaxAge:
 		return leave(TooOld)
+	case !p.applied && p.stale && p.shared():
+		return leave(Superseded)
 	}
 	return nil
 }
+
+// shared tells whether another task may have the same operation. One that repeats nothing
+// has no repeats of its own either: those are made of tasks that are over.
+func (p *proof) shared() bool { return p.chain.retries > 0 || p.rule.Operation != nil }
 
 func isCode(err error, code string) bool {
 	var refusal *orbit.APIError

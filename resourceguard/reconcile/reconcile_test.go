@@ -1,8 +1,13 @@
 package reconcile_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -269,6 +274,137 @@ func TestAStuckStoreHoldsUpNoOtherTask(t *testing.T) {
 	s.state(task.ID, orbit.StateNeedsReview)
 }
 
+// An unfenced history shows one more attempt, which ended unknown and has no fence_token.
+type unfenced struct{ http.RoundTripper }
+
+func (u unfenced) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := u.RoundTripper.RoundTrip(r)
+	if err != nil || !strings.HasSuffix(r.URL.Path, "/attempts") {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	var page struct {
+		RequestID string `json:"request_id"`
+		Data      struct {
+			Items []map[string]json.RawMessage `json:"items"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil {
+		return nil, err
+	}
+	other := maps.Clone(page.Data.Items[0])
+	delete(other, "fence_token")
+	page.Data.Items = append(page.Data.Items, other)
+	text, err := json.Marshal(page)
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return resp, err
+}
+
+// No raise shuts out an attempt that ended unknown without a fence_token, whatever the others have.
+func TestAnUnknownAttemptWithoutAFenceTokenIsLeft(t *testing.T) { // TOK-017
+	s := newScene(t, dbtest.SQLite)
+	task := s.submit("unfenced", work{}, guarded)
+	client := s.connect(unfenced{http.DefaultTransport})
+	found, err := s.once(client, s.store(), reconcile.Fail, reconcile.Config{})
+	if err != nil || found[task.ID].Reason != reconcile.NoFence {
+		t.Errorf("found %+v, %v; want no fence", found[task.ID], err)
+	}
+	s.state(task.ID, orbit.StateNeedsReview)
+}
+
+// A rude store does not look at its context, or panics.
+type rude struct {
+	reconcile.Store
+	come chan struct{}
+	*sync.WaitGroup
+}
+
+func (r rude) Raise(ctx context.Context, f resourceguard.Fence) error {
+	switch f.Key {
+	case "deaf":
+		defer r.Done()
+		<-r.come
+	case "panics":
+		panic("canary")
+	}
+	return r.Store.Raise(ctx, f)
+}
+
+// A store that ignores the end of its context or panics leaves its task undecided and ends
+// no pass. Calls that do not come back are no more than a few, however many passes there are.
+func TestARudeStoreHoldsUpNoOtherTask(t *testing.T) {
+	s := newScene(t, dbtest.SQLite)
+	other := s.submit("other", work{}, guarded)
+	deaf := s.submit("deaf", work{}, guarded)
+	panics := s.submit("panics", work{}, guarded)
+	calls := new(sync.WaitGroup)
+	come := make(chan struct{})
+	calls.Add(8)
+	store, sound := &rude{s.store(), come, calls}, &rude{s.store(), come, calls}
+	found := map[string]reconcile.Finding{}
+	r, err := reconcile.New(s.client, []string{s.creds.QueueID}, map[reconcile.Handler]reconcile.Rule{guarded: {
+		Absent: reconcile.Fail, Store: func(key string) reconcile.Store {
+			if key == "other" {
+				return sound
+			}
+			return store
+		},
+	}}, reconcile.Config{Timeout: 100 * time.Millisecond, Observer: func(f reconcile.Finding) { found[f.TaskID] = f }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 { // a ninth call would make Done panic
+		if _, err := r.Once(t.Context()); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Fatalf("Once = %v, want an error that does not show the panic's value", err)
+		}
+		if found[deaf.ID].Outcome != reconcile.Undecided || found[panics.ID].Outcome != reconcile.Undecided {
+			t.Fatalf("found %+v and %+v, want undecided", found[deaf.ID], found[panics.ID])
+		}
+	}
+	if err := found[deaf.ID].Err; err == nil || !strings.Contains(err.Error(), "too many") {
+		t.Errorf("in the end the store is asked no more, but %v", err)
+	}
+	s.state(other.ID, orbit.StateFailed)
+	close(come)
+	calls.Wait()
+}
+
+// Two tasks repeat one failed task by hand, and so have one operation. The later one has
+// fenced the key and may yet write: that the earlier one did not proves nothing about it.
+func TestAnOperationThatAnotherRepeatMayYetWriteIsLeft(t *testing.T) { // TOK-017, AMB-073
+	s := newScene(t, dbtest.SQLite)
+	first := s.submit("twice", work{Again: true}, guarded)
+	if _, err := s.once(s.client, s.store(), reconcile.Fail, reconcile.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	first = s.state(first.ID, orbit.StateFailed)
+	repeat := func(key string) orbit.Task {
+		accepted, err := s.client.RetryTask(t.Context(), first.ID, key, orbit.RetryTaskRequest{ExpectedRevision: first.Revision, Reason: "again"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.awaitReview(accepted.Task.ID)
+	}
+	earlier, later := repeat("b"), repeat("c")
+	if err := s.store().Raise(t.Context(), resourceguard.Fence{
+		Namespace: later.NamespaceID, Key: "twice", Token: 1000, Attempt: "of a third repeat",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	found, err := s.once(s.client, s.store(), reconcile.Fail, reconcile.Config{})
+	if err != nil || found[earlier.ID].Reason != reconcile.Superseded || found[later.ID].Reason != reconcile.Superseded {
+		t.Errorf("found %+v and %+v, %v; want both superseded", found[earlier.ID], found[later.ID], err)
+	}
+	alone := s.submit("once", work{}, guarded)
+	if err := s.store().Raise(t.Context(), resourceguard.Fence{Namespace: alone.NamespaceID, Key: "once", Token: 1000, Attempt: "of another task"}); err != nil {
+		t.Fatal(err)
+	}
+	found, err = s.once(s.client, s.store(), reconcile.Fail, reconcile.Config{})
+	if err != nil || found[alone.ID].Outcome != reconcile.Failed {
+		t.Errorf("found %+v, %v; want failed: nothing repeats it", found[alone.ID], err)
+	}
+}
+
 func TestConfigurationIsHeldToItsRules(t *testing.T) {
 	client, err := orbit.NewClient("http://127.0.0.1:1", "token", orbit.ClientConfig{})
 	if err != nil {
@@ -295,6 +431,7 @@ func TestConfigurationIsHeldToItsRules(t *testing.T) {
 		cfg    reconcile.Config
 	}{
 		{"client", nil, queues, good, reconcile.Config{}},
+		{"NewClient", &orbit.Client{}, queues, good, reconcile.Config{}},
 		{"queues", client, nil, good, reconcile.Config{}},
 		{"queue id", client, []string{"orders"}, good, reconcile.Config{}},
 		{"rules", client, queues, nil, reconcile.Config{}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ type Reconciler struct {
 	queues []string
 	rules  map[Handler]Rule
 	cfg    Config
+	calls  calls
 
 	mu    sync.Mutex
 	owed  bool      // retries may be owed, see sweep
@@ -31,8 +33,8 @@ type Reconciler struct {
 // credential needs tasks:read and reviews:decide, and tasks:submit for a rule with Retry.
 func New(client *orbit.Client, queues []string, rules map[Handler]Rule, cfg Config) (*Reconciler, error) {
 	switch {
-	case client == nil:
-		return nil, errors.New("reconcile: client must be given")
+	case client == nil || reflect.ValueOf(*client).IsZero():
+		return nil, errors.New("reconcile: client must be given, and made by orbit.NewClient")
 	case len(queues) == 0:
 		return nil, errors.New("reconcile: queues must not be empty")
 	case len(rules) == 0:
