@@ -61,7 +61,7 @@ func TestHoursOfAnyOutageAreOutlived(t *testing.T) { // REL-007, REL-008, REL-01
 				}
 				away.Store(true)
 				var messages []outbox.Message
-				for i := range 30 {
+				for i := range 12 {
 					m := message(fmt.Sprintf("k%d", i))
 					if i%2 == 1 {
 						m.Request.QueueID = queueB
@@ -70,7 +70,7 @@ func TestHoursOfAnyOutageAreOutlived(t *testing.T) { // REL-007, REL-008, REL-01
 				}
 				seqs := b.enqueue(messages...)
 				b.hook.Notify()
-				const hours = 3
+				const hours = 2
 				time.Sleep(hours * time.Hour)
 				if met.Load() == 0 {
 					t.Fatal("the outage was not met")
