@@ -34,9 +34,15 @@ type Result struct {
 }
 
 // A WriteFunc does the business write through tx, the transaction given to Apply, and
-// may return a receipt of at most [MaxReceipt] bytes, to be given to repeats. It must
-// return the errors of the database, since a deadlock ends the transaction. An error
+// may return a receipt of at most [MaxReceipt] bytes, to be given to repeats. An error
 // undoes the write.
+//
+// It must return every error of the database and neither end the transaction nor run a
+// statement that does. On MySQL and MariaDB a deadlock has rolled everything back, and
+// what fn does after it is committed at once, statement by statement; CREATE, ALTER, DROP,
+// TRUNCATE and LOCK TABLES commit what came before them, the record of the operation
+// included, and no error of fn undoes it. With a receipt Apply finds out, see
+// [ErrUnknownCommit]; without one it does not.
 type WriteFunc func(ctx context.Context, tx Tx) (receipt []byte, err error)
 
 // Apply runs fn in tx if w may be written and has not been: see the package comment
@@ -50,8 +56,13 @@ type WriteFunc func(ctx context.Context, tx Tx) (receipt []byte, err error)
 // which come before any I/O. After any other error, that of fn included, nothing may be
 // committed: Apply rolls tx back itself if it has a Rollback method, so that no
 // operation can be recorded without its effect. Only with [Config].KeepRaise and
-// [ErrRefused] is there something to commit.
+// [ErrRefused] is there something to commit: the raise, and with it what else the caller
+// has done in tx, another Apply included. Whoever does more than one Apply there rolls
+// back and raises the error's Fence alone, as [Guard.Transact] does.
 func (g *Guard) Apply(ctx context.Context, tx Tx, w Write, fn WriteFunc) (Result, error) {
+	if err := g.made(); err != nil {
+		return Result{}, err
+	}
 	if err := w.validate(); err != nil {
 		return Result{}, err
 	}
@@ -162,5 +173,5 @@ func (g *Guard) keepRaise(ctx context.Context, tx Tx, w Write, refusal error, un
 	if err := g.forget(ctx, tx, w); err != nil {
 		return false, errors.Join(refusal, err)
 	}
-	return true, fmt.Errorf("%w: %w", ErrRefused, refusal)
+	return true, &RefusedError{Fence: w.fence(), Err: refusal}
 }

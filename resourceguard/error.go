@@ -34,8 +34,8 @@ var (
 	ErrNoTransaction = errors.New("resourceguard: needs the caller's transaction, not a pool or connection (see InTransaction)")
 
 	// ErrRefused reports that fn refused and that the token is raised all the same,
-	// as [Config].KeepRaise wants. Commit to keep the raise. The error of fn is in
-	// the chain.
+	// as [Config].KeepRaise wants. The error is a [*RefusedError], with the error of
+	// fn in its chain.
 	ErrRefused = errors.New("resourceguard: refused by the business write, token raised")
 
 	// ErrRetryable reports that the database could not judge: a deadlock, a lock
@@ -68,6 +68,9 @@ type CollisionError struct {
 	Token     uint64
 	Presented string // attempt that was refused
 	Holder    string // attempt on record; empty if a reconciler raised the resource
+
+	// AlreadyApplied is as in a [StaleError].
+	AlreadyApplied bool
 }
 
 // Error returns token and attempts.
@@ -91,6 +94,23 @@ func (e *ConflictError) Error() string {
 
 // Is reports whether target is [ErrOperationConflict].
 func (e *ConflictError) Is(target error) bool { return target == ErrOperationConflict }
+
+// A RefusedError tells what fn refused and which token is raised all the same. The raise
+// is in the transaction, beside whatever else the caller did there: commit to keep all of
+// it, or roll back and raise Fence in a transaction of its own, as [Guard.Transact] does.
+type RefusedError struct {
+	Fence Fence
+	Err   error // of fn
+}
+
+// Error returns the error of fn with what became of the token.
+func (e *RefusedError) Error() string { return ErrRefused.Error() + ": " + e.Err.Error() }
+
+// Is reports whether target is [ErrRefused].
+func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
+
+// Unwrap returns the error of fn.
+func (e *RefusedError) Unwrap() error { return e.Err }
 
 // An InvalidError tells which field breaks which rule. It never holds the value.
 type InvalidError struct {

@@ -27,7 +27,8 @@ type AuthoriseFunc func(ctx context.Context, namespace, key string) error
 type Config struct {
 	// KeepRaise keeps the token raised when fn refuses, so that an older writer stays
 	// fenced although nothing was written. It costs a savepoint per write. The
-	// transaction stays usable and Apply returns [ErrRefused]: commit then.
+	// transaction stays usable and Apply returns [ErrRefused]: with nothing else in
+	// the transaction commit then, else see [RefusedError].
 	// Default false: the whole transaction is rolled back.
 	KeepRaise bool
 
@@ -51,13 +52,21 @@ type Guard struct {
 // New returns a guard for databases of the dialect. Without an AuthoriseFunc there is
 // none: the guard does not take anyone for authorised by itself.
 func New(dialect *Dialect, authorise AuthoriseFunc, cfg Config) (*Guard, error) {
-	if dialect == nil {
-		return nil, invalid("dialect", "must be given")
+	if dialect != MySQL && dialect != SQLite && dialect != PostgreSQL {
+		return nil, invalid("dialect", "must be given: MySQL, SQLite or PostgreSQL")
 	}
 	if authorise == nil {
 		return nil, invalid("authorise", "must be given: a token is no permission")
 	}
 	return &Guard{dialect: dialect, authorise: authorise, cfg: cfg, sql: statementsFor(dialect)}, nil
+}
+
+// made refuses a guard that New has not made: it has nobody to ask what is allowed.
+func (g *Guard) made() error {
+	if g == nil || g.authorise == nil {
+		return invalid("guard", "must be made by New")
+	}
+	return nil
 }
 
 func allowed(ctx context.Context, authorise AuthoriseFunc, namespace, key string) error {
@@ -72,7 +81,7 @@ func allowed(ctx context.Context, authorise AuthoriseFunc, namespace, key string
 // Commit. At SERIALIZABLE PostgreSQL may refuse the COMMIT of a transaction whose every
 // statement went well.
 func (g *Guard) Retryable(err error) bool {
-	return errors.Is(err, ErrRetryable) || g.dialect.Transient(err)
+	return errors.Is(err, ErrRetryable) || g.made() == nil && g.dialect.Transient(err)
 }
 
 // retryable marks the errors after which the whole transaction is to be run again.

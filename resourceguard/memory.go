@@ -52,9 +52,7 @@ func (m *Memory) Apply(ctx context.Context, w Write, fn func(context.Context) (r
 	have := m.at(w.Namespace, w.Key)
 	r, there := have.operations[w.Operation]
 	if err := have.admit(w.Token, w.Attempt); err != nil {
-		if stale, is := err.(*StaleError); is {
-			stale.AlreadyApplied = there && r.conflict(w) == nil
-		}
+		setApplied(err, there && r.conflict(w) == nil)
 		return Result{}, err
 	}
 	if there {

@@ -29,10 +29,13 @@ type Record struct {
 // commit a [Guard.Raise] above that attempt's token first, and then look up on the
 // primary: whatever the attempt has not applied by then, it never will.
 func (g *Guard) Lookup(ctx context.Context, q Querier, namespace, key, operation string) (Record, bool, error) {
+	if err := g.made(); err != nil {
+		return Record{}, false, err
+	}
 	if err := validOperation(namespace, key, operation); err != nil {
 		return Record{}, false, err
 	}
-	if q == nil {
+	if isNil(q) {
 		return Record{}, false, invalid("q", "must be given")
 	}
 	if err := allowed(ctx, g.authorise, namespace, key); err != nil {
@@ -117,32 +120,45 @@ func (r Record) conflict(w Write) error {
 	return nil
 }
 
-// tellApplied completes the refusal of a stale write by a plain read: a late writer
-// may learn that its work is done, and locks nothing for it. It returns the refusal
-// unless the read fails.
+// tellApplied completes the refusal of a token by a plain read: a late writer may learn
+// that its work is done, and locks nothing for it. It returns the refusal unless the read
+// fails.
 func (g *Guard) tellApplied(ctx context.Context, tx Tx, w Write, refusal error) error {
-	stale, is := refusal.(*StaleError)
-	if !is {
-		return refusal
-	}
 	r, err := g.read(ctx, tx, g.sql.readOperation, w.Namespace, w.Key, w.Operation)
 	switch {
 	case err == nil:
-		stale.AlreadyApplied = r.conflict(w) == nil
+		setApplied(refusal, r.conflict(w) == nil)
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
 	return refusal
 }
 
-// keepReceipt stores what fn returned with the operation of w.
+// setApplied completes what admit has refused.
+func setApplied(refusal error, applied bool) {
+	switch e := refusal.(type) {
+	case *StaleError:
+		e.AlreadyApplied = applied
+	case *CollisionError:
+		e.AlreadyApplied = applied
+	}
+}
+
+// keepReceipt stores what fn returned with the operation of w, which is gone if the
+// transaction is: MySQL goes on without one after a deadlock that fn kept to itself.
 func (g *Guard) keepReceipt(ctx context.Context, tx Tx, w Write, receipt []byte) error {
 	if len(receipt) == 0 {
 		return g.proveAlive(ctx, tx)
 	}
-	_, err := tx.ExecContext(ctx, g.sql.storeReceipt, receipt, []byte(w.Namespace), []byte(w.Key), []byte(w.Operation))
+	res, err := tx.ExecContext(ctx, g.sql.storeReceipt, receipt, []byte(w.Namespace), []byte(w.Key), []byte(w.Operation))
 	if err != nil {
 		return fmt.Errorf("store receipt: %w", err)
+	}
+	switch n, err := res.RowsAffected(); {
+	case err != nil:
+		return fmt.Errorf("store receipt: %w", err)
+	case n != 1:
+		return fmt.Errorf("store receipt: the record is gone: %w", errEnded)
 	}
 	return nil
 }

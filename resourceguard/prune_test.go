@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/resourceguard"
 	"github.com/orbitkit/orbit/resourceguard/guardtest"
 )
@@ -49,6 +50,24 @@ func TestPruneLeavesTheWindowAndEveryKey(t *testing.T) {
 		}
 		mustApply(t, s, write(6, "operation-0")) // its record is gone
 	})
+}
+
+// TestPruneCommitsWhatItCounts: in a session without autocommit a pool's statement would
+// be rolled back when its connection is used again.
+func TestPruneCommitsWhatItCounts(t *testing.T) {
+	dbtest.RunOn(t, []string{dbtest.MySQL, dbtest.MariaDB}, func(t *testing.T, db *dbtest.DB) {
+		openLog(t, db)
+		s := openStore(t, db, settings(db.Engine)[0], resourceguard.Config{})
+		manual := openStore(t, db, setting{flags: map[string]string{"autocommit": "0"}}, resourceguard.Config{})
+		mustApply(t, s, write(5, "a"))
+		s.age(t, "a", resourceguard.PromisedWindow+time.Hour)
+		if n, err := manual.guard.Prune(t.Context(), manual.db, resourceguard.PromisedWindow, 10); err != nil || n != 1 {
+			t.Errorf("Prune = %d, %v, want 1", n, err)
+		}
+		if _, there, err := s.Lookup(t.Context(), "namespace", "object/42", "a"); err != nil || there {
+			t.Errorf("the record that Prune has counted is there: %t, %v", there, err)
+		}
+	}, migrations.Guard)
 }
 
 // TestPruneKeepsThePromise gives no database that could be asked.

@@ -63,6 +63,9 @@ func (g *Guard) raise(ctx context.Context, tx Tx, s seen, f Fence) error {
 // reconciler has nothing left to fence. The present maximum from another attempt is
 // an [ErrTokenCollision]. Other errors are those of [Guard.Apply].
 func (g *Guard) Raise(ctx context.Context, tx Tx, f Fence) error {
+	if err := g.made(); err != nil {
+		return err
+	}
 	if err := f.validate(); err != nil {
 		return err
 	}

@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
-// ErrUnknownCommit reports that the answer to a COMMIT was lost and that running the
-// transaction again gave none either: it may be in force or not. Whoever needs to know
-// runs it once more later, or looks the operation up behind a [Guard.Raise].
+// ErrUnknownCommit reports that a transaction may be in force or not: the answer to its
+// COMMIT was lost, and running it again gave none either; or it was ended by what ran in
+// it, be it a COMMIT, a ROLLBACK or an error of the database that was not returned. Whoever
+// needs to know looks the operation up behind a [Guard.Raise], or, if only an answer was
+// lost, runs it once more later.
 var ErrUnknownCommit = errors.New("resourceguard: whether the transaction was committed is unknown")
 
 const (
@@ -20,23 +22,51 @@ const (
 	mostPause  = 500 * time.Millisecond
 )
 
+// errEnded is the unknown end of a transaction that something else than Transact ended. To
+// run it again would do once more what may have been committed.
+var errEnded = fmt.Errorf("%w: it was ended by what ran in it", ErrUnknownCommit)
+
 // Transact runs f in a transaction of db and commits it. f must do nothing but what
-// belongs to tx, and write to guarded resources through g alone: then it can be run
-// again, which happens at most 12 times within a few seconds, after [ErrRetryable] and after a
-// COMMIT whose answer was lost. A repeat of what was committed is replayed (RG-005).
+// belongs to tx, return every error, leave COMMIT and ROLLBACK to Transact, and write to
+// guarded resources through g alone: then it can be run again, which happens at most 12
+// times, after [ErrRetryable] and after a COMMIT whose answer was lost. A repeat of what
+// was committed is replayed (RG-005). The pauses between the runs add up to a few seconds;
+// waits for locks come on top, up to the engine's limit in each run (50 s on MySQL as
+// delivered, without end on PostgreSQL). A deadline of ctx bounds the whole.
 //
-// It returns nil once a run is committed, and an error of f as it is, after a rollback;
-// only with [ErrRefused], which keeps the raise, is there something to commit before.
-// An error that wraps [ErrUnknownCommit] means that a run may be in force. With every
-// other error nothing is.
+// It returns nil once a run is committed, and an error of f as it is, after a rollback.
+// With [ErrRefused] all that f did is rolled back, and the raise alone is committed, in a
+// transaction of its own; if that fails, the error holds those of the business write and
+// of the raise and is no ErrRefused.
+//
+// An error that wraps [ErrUnknownCommit] means that a run may be in force: no COMMIT was
+// answered, or f ended tx by itself, after which nothing is run again. With every other
+// error nothing is. A nil db or f is an [ErrInvalid], before any I/O.
 func (g *Guard) Transact(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
+	if err := g.made(); err != nil {
+		return err
+	}
+	if db == nil {
+		return invalid("db", "must be given")
+	}
+	if f == nil {
+		return invalid("f", "must be given")
+	}
+	err := g.transact(ctx, db, f)
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+		return g.raiseAlone(ctx, db, err, refused)
+	}
+	return err
+}
+
+func (g *Guard) transact(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
 	var unknown error // a run whose COMMIT was not answered
 	for run := 0; ; run++ {
 		err := g.transactOnce(ctx, db, f)
 		if errors.Is(err, ErrUnknownCommit) {
 			unknown = err
 		}
-		switch again := unknown != nil || errors.Is(err, ErrRetryable); {
+		switch again := (unknown != nil || errors.Is(err, ErrRetryable)) && !errors.Is(err, errEnded); {
 		case err == nil:
 			return nil
 		case again && !isVerdict(err) && run+1 < maxRuns && pause(ctx, run):
@@ -46,6 +76,23 @@ func (g *Guard) Transact(ctx context.Context, db *sql.DB, f func(ctx context.Con
 		}
 		return err
 	}
+}
+
+// raiseAlone keeps the raise of a refused write whose transaction is rolled back, and
+// returns err, which told so. A resource that has seen more by now needs no raise.
+func (g *Guard) raiseAlone(ctx context.Context, db *sql.DB, err error, refused *RefusedError) error {
+	failed := g.transact(ctx, db, func(ctx context.Context, tx *sql.Tx) error { return g.Raise(ctx, tx, refused.Fence) })
+	outcome := refused.Err
+	if errors.Is(err, ErrUnknownCommit) { // of a run before
+		outcome = fmt.Errorf("%w; then: %w", ErrUnknownCommit, refused.Err)
+	}
+	switch {
+	case failed == nil, errors.Is(failed, ErrStale), errors.Is(failed, ErrTokenCollision):
+		return err
+	case errors.Is(failed, ErrUnknownCommit): // of the raise: nothing of f is in force
+		return fmt.Errorf("%w; whether the token is raised is unknown", outcome)
+	}
+	return fmt.Errorf("%w; the token is not raised: %w", outcome, failed)
 }
 
 // isVerdict reports whether err is a refusal, which no repeat changes.
@@ -64,19 +111,19 @@ func (g *Guard) transactOnce(ctx context.Context, db *sql.DB, f func(ctx context
 		return g.retryable(fmt.Errorf("begin: %w", err))
 	}
 	defer tx.Rollback() // no-op after Commit
-	refusal := f(ctx, tx)
-	if refusal != nil && !errors.Is(refusal, ErrRefused) {
-		return g.retryable(refusal)
+	if err := f(ctx, tx); err != nil {
+		return g.retryable(err)
 	}
 	switch err := tx.Commit(); {
-	case errors.Is(err, sql.ErrTxDone): // f or the end of ctx has rolled it back
-		return fmt.Errorf("commit: %w", err)
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrTxDone): // by f, or by the end of ctx: nothing tells which
+		return fmt.Errorf("%w: %w", errEnded, err)
 	case g.dialect.Transient(err): // the engine has refused it, as PostgreSQL may at SERIALIZABLE
 		return g.retryable(err)
-	case err != nil:
+	default:
 		return fmt.Errorf("%w: %w", ErrUnknownCommit, err)
 	}
-	return refusal
 }
 
 // pause waits before the next run and reports whether there may be one.

@@ -3,6 +3,7 @@ package resourceguard
 import (
 	"context"
 	"database/sql"
+	"reflect"
 )
 
 // A Tx is the caller's transaction: *sql.Tx, or what a library built on database/sql
@@ -26,17 +27,22 @@ func InTransaction(conn Tx) Tx { return byHand{conn} }
 // that begins transactions.
 type byHand struct{ Tx }
 
+// A beginner is what a *sql.DB and a *sql.Conn are told by.
+type beginner interface {
+	BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
+}
+
 // inTransaction refuses what would run each statement in a transaction of its own. A
 // *sql.DB and a *sql.Conn are told by the exact form of their BeginTx, the pool of an
 // ORM by what only a pool has; the transaction of an ORM may have a BeginTx of another
 // form.
 func inTransaction(tx Tx) error {
-	type beginner interface {
-		BeginTx(context.Context, *sql.TxOptions) (*sql.Tx, error)
-	}
 	type pool interface{ Stats() sql.DBStats }
-	if tx == nil {
+	if isNil(tx) {
 		return ErrNoTransaction
+	}
+	if h, is := tx.(byHand); is {
+		return vouchedFor(h)
 	}
 	if _, begins := tx.(beginner); begins {
 		return ErrNoTransaction
@@ -44,13 +50,28 @@ func inTransaction(tx Tx) error {
 	if _, is := tx.(pool); is {
 		return ErrNoTransaction
 	}
-	if t, is := tx.(*sql.Tx); is && t == nil {
-		return ErrNoTransaction
+	return nil
+}
+
+// vouchedFor refuses what InTransaction was given if it is nothing, at whatever depth.
+func vouchedFor(h byHand) error {
+	if inner, is := h.Tx.(byHand); is {
+		return vouchedFor(inner)
 	}
-	if h, is := tx.(byHand); is && h.Tx == nil {
+	if isNil(h.Tx) {
 		return ErrNoTransaction
 	}
 	return nil
+}
+
+// isNil reports whether v is nothing, or a nil pointer in an interface, such as a *sql.DB
+// that was never opened.
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	r := reflect.ValueOf(v)
+	return r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // abandon rolls tx back if it can be, so that its owner cannot commit half an

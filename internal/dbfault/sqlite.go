@@ -17,18 +17,17 @@ import (
 // errLost is what a broken connection gives: no word from the engine.
 var errLost = errors.New("connection lost by the test")
 
-// A busy is the engine's word that the transaction is to be run again; its value is the
-// result code.
-type busy int
+// A busy is the engine's word that the transaction is to be run again, in the form of
+// mattn/go-sqlite3.
+type busy struct{ ExtendedCode int }
 
-func (b busy) Error() string { return fmt.Sprintf("database is locked by the test (%d)", int(b)) }
+func (b busy) Error() string {
+	return fmt.Sprintf("database is locked by the test (%d)", b.ExtendedCode)
+}
 
-// Code is SQLite's result code.
-func (b busy) Code() int { return int(b) }
-
-const (
-	sqliteBusy         busy = 5
-	sqliteBusySnapshot busy = 517
+var (
+	sqliteBusy         = busy{5}
+	sqliteBusySnapshot = busy{517}
 )
 
 func (f *Faults) openSQLite(db *dbtest.DB) {

@@ -96,11 +96,12 @@ func mysqlCode(err error) (code uint64, ok bool) {
 	return code, ok
 }
 
-// sqliteCode finds SQLite's extended result code: a Code method (modernc.org/sqlite,
-// zombiezen) or an ExtendedCode field (mattn/go-sqlite3).
+// sqliteCode finds SQLite's extended result code: the Code method of modernc.org/sqlite
+// or the ExtendedCode field of mattn/go-sqlite3. Many errors of a business have a Code of
+// their own, which means something else: that method counts in the driver's type alone.
 func sqliteCode(err error) (code int, ok bool) {
 	walk(err, func(err error) bool {
-		if c, has := err.(interface{ Code() int }); has {
+		if c, has := err.(interface{ Code() int }); has && fromPackage(err, "modernc.org/sqlite") {
 			code, ok = c.Code(), true
 			return true
 		}
@@ -115,6 +116,15 @@ func sqliteCode(err error) (code int, ok bool) {
 		return false
 	})
 	return code, ok
+}
+
+// fromPackage reports whether the type of err, or what it points to, is declared there.
+func fromPackage(err error, path string) bool {
+	t := reflect.TypeOf(err)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.PkgPath() == path
 }
 
 // sqlState finds the five characters that pgx and lib/pq both offer by a method.

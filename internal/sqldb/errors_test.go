@@ -77,6 +77,20 @@ func TestPostgreSQLErrorsAreToldApartByState(t *testing.T) {
 	}
 }
 
+// A codedError is a business error with a code of its own.
+type codedError struct{}
+
+func (codedError) Error() string { return "sold out" }
+func (codedError) Code() int     { return 5 }
+
+func TestACodeThatIsNotTheEnginesProvesNothing(t *testing.T) {
+	for _, err := range []error{codedError{}, &codedError{}, fmt.Errorf("write: %w", codedError{})} {
+		if sqldb.SQLite.Transient(err) || sqldb.SQLite.Refused(err) {
+			t.Errorf("%T is taken for an answer of SQLite", err)
+		}
+	}
+}
+
 func TestSQLiteErrorsAreToldApartByCode(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/a.db?_pragma=busy_timeout(0)&_txlock=immediate")
 	if err != nil {

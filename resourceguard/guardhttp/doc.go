@@ -35,7 +35,8 @@
 //
 // All but the token are texts of up to 191 Unicode characters, as the guard takes them. Printable
 // ASCII but "%" stands for itself; every other byte of their UTF-8, blanks included, is
-// written as "%" and two hexadecimal digits.
+// written as "%" and two upper-case hexadecimal digits. No other form is taken, so that two
+// texts are equal if and only if their headers are.
 //
 // # Answers
 //
@@ -44,7 +45,7 @@
 //
 //	400 invalid              header (or field) and rule
 //	403 not_authorised
-//	409 token_collision      the token belongs to another attempt: raise an alarm
+//	409 token_collision      the token belongs to another attempt: raise an alarm; already_applied
 //	409 operation_conflict   the operation was applied with other content
 //	412 stale                presented, highest (decimal strings) and already_applied
 //	503 retry                with Retry-After; nothing is changed, send the same again

@@ -66,7 +66,7 @@ func TestHeadersAreReadStrictly(t *testing.T) { // RG-020, RG-009
 		{guardhttp.HeaderToken, "7,8", digits}, {guardhttp.HeaderToken, "18446744073709551616", digits}, {guardhttp.HeaderToken, "canary", digits},
 		{guardhttp.HeaderKey, "", "must not be empty"}, {guardhttp.HeaderKey, long, "191"}, {guardhttp.HeaderKey, "a b", escaped},
 		{guardhttp.HeaderKey, "canary%2", escaped}, {guardhttp.HeaderKey, "%zz", escaped}, {guardhttp.HeaderKey, "ü", escaped},
-		{guardhttp.HeaderKey, "%FF", "UTF-8"}, {guardhttp.HeaderKey, "%0A", "control"},
+		{guardhttp.HeaderKey, "%61dmin", escaped}, {guardhttp.HeaderKey, "%c3%bc", escaped}, {guardhttp.HeaderKey, "%FF", "UTF-8"}, {guardhttp.HeaderKey, "%0A", "control"},
 		{guardhttp.HeaderNamespace, long, "191"}, {guardhttp.HeaderAttempt, long, "191"}, {guardhttp.HeaderOperation, long, "191"},
 	} {
 		h := headers(t, good)
@@ -183,7 +183,7 @@ func TestVerdictsHaveTheirAnswers(t *testing.T) { // RG-010, RG-014, RG-017, RG-
 		{"replayed", at(1<<63, "canary", "op"), "x", nil, 200, nil},
 		{"stale", at(5, "a", "other"), "x", nil, 412, map[string]any{"code": "stale", "presented": "5", "highest": "9223372036854775808", "already_applied": false}},
 		{"stale and applied", at(5, "a", "op"), "x", nil, 412, map[string]any{"code": "stale", "presented": "5", "highest": "9223372036854775808", "already_applied": true}},
-		{"collision", at(1<<63, "b", "op"), "x", nil, 409, map[string]any{"code": "token_collision"}},
+		{"collision", at(1<<63, "b", "op"), "x", nil, 409, map[string]any{"code": "token_collision", "already_applied": true}},
 		{"conflict", at(1<<63, "canary", "op"), "y", nil, 409, map[string]any{"code": "operation_conflict"}},
 		{"no content", at(1<<63, "canary", "op"), "", nil, 400, map[string]any{"code": "invalid", "field": "content", "rule": "must not be empty"}},
 		{"not authorised", forbidden, "x", nil, 403, map[string]any{"code": "not_authorised"}},
@@ -203,6 +203,23 @@ func TestVerdictsHaveTheirAnswers(t *testing.T) { // RG-010, RG-014, RG-017, RG-
 		if !maps.Equal(body, c.body) || body["title"] == "" || resp.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %v, want %v", c.name, body, c.body)
 		}
+	}
+}
+
+// What is not there is refused by name, at set-up and before anything is set.
+func TestNothingInPlaceOfAnArgumentIsRefused(t *testing.T) {
+	if err := guardhttp.Set(nil, good); !errors.Is(err, resourceguard.ErrInvalid) {
+		t.Errorf("Set into no header = %v, want ErrInvalid", err)
+	}
+	for _, next := range []http.Handler{nil, http.HandlerFunc(nil)} {
+		func() {
+			defer func() {
+				if err, _ := recover().(error); !errors.Is(err, resourceguard.ErrInvalid) {
+					t.Errorf("Require(%T) panics with %v, want ErrInvalid", next, err)
+				}
+			}()
+			guardhttp.Require(next)
+		}()
 	}
 }
 

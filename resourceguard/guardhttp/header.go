@@ -42,8 +42,11 @@ func (e *HeaderError) Error() string { return "guardhttp: header " + e.Header + 
 
 // Set puts the headers of w into h, in place of those that are there. The content does
 // not travel with them. An invalid w changes nothing and gives an error that is a
-// [resourceguard.ErrInvalid].
+// [resourceguard.ErrInvalid], as does a nil h.
 func Set(h http.Header, w resourceguard.Write) error {
+	if h == nil {
+		return &resourceguard.InvalidError{Field: "h", Rule: "must be given"}
+	}
 	for _, t := range texts {
 		if err := resourceguard.ValidateName(t.field, *t.of(&w)); err != nil {
 			return err
@@ -102,8 +105,8 @@ func readToken(value string) (uint64, error) {
 
 func readText(t text, value string) (string, error) {
 	plain, ok := unescape(value)
-	if !ok {
-		return "", &HeaderError{t.header, "must be printable ASCII without blanks; every other byte, and '%', as '%' and two hexadecimal digits"}
+	if !ok || escape(plain) != value { // one form only: a proxy may have judged it by its text
+		return "", &HeaderError{t.header, "must be printable ASCII without blanks; every other byte, and '%', but nothing else, as '%' and two upper-case hexadecimal digits"}
 	}
 	if err := resourceguard.ValidateName(t.field, plain); err != nil {
 		rule := "is invalid"

@@ -67,7 +67,11 @@ func problemOf(err error) (problem, bool) {
 			Presented: strconv.FormatUint(stale.Presented, 10), Highest: strconv.FormatUint(stale.Highest, 10), AlreadyApplied: &stale.AlreadyApplied,
 		}, true
 	case errors.Is(err, resourceguard.ErrTokenCollision):
-		return problem{Title: "the token belongs to another attempt", Status: http.StatusConflict, Code: "token_collision"}, true
+		p := problem{Title: "the token belongs to another attempt", Status: http.StatusConflict, Code: "token_collision"}
+		if collision := (*resourceguard.CollisionError)(nil); errors.As(err, &collision) {
+			p.AlreadyApplied = &collision.AlreadyApplied
+		}
+		return p, true
 	case errors.Is(err, resourceguard.ErrOperationConflict):
 		return problem{Title: "the operation was applied with other content", Status: http.StatusConflict, Code: "operation_conflict"}, true
 	case errors.Is(err, resourceguard.ErrNotAuthorised):

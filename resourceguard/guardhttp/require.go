@@ -11,8 +11,12 @@ type writeKey struct{}
 
 // Require is HTTP middleware: it calls next with the write of the request's headers in the
 // context, see [Write], or answers 400 with the header and the rule that it breaks. next
-// is not called then.
+// is not called then. A nil next is a mistake of set-up: as net/http does, Require panics,
+// with a [*resourceguard.InvalidError].
 func Require(next http.Handler) http.Handler {
+	if f, is := next.(http.HandlerFunc); next == nil || is && f == nil {
+		panic(&resourceguard.InvalidError{Field: "next", Rule: "must be given"})
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		write, err := Parse(r.Header)
 		if err != nil {

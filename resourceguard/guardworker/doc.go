@@ -18,6 +18,6 @@
 // that ends the attempt as what is known of it: nothing written is a failure, and only an
 // unknown COMMIT is UNKNOWN.
 //
-// A handler that does more than that takes [Write] and its own transaction, and
-// [Outcome] for the error.
+// A handler that writes more than once takes [Write] and [Resource.Transact]. One that runs
+// its transaction by itself hands the error to [Outcome], which cannot know as much.
 package guardworker

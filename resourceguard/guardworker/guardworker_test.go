@@ -2,8 +2,11 @@ package guardworker_test
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -202,8 +205,95 @@ func TestACommitThatIsNeverAnsweredIsUnknown(t *testing.T) { // RG-005
 	}
 }
 
-func TestNewNeedsBoth(t *testing.T) {
-	if _, err := guardworker.New(nil, nil); err == nil || !strings.Contains(err.Error(), "guard must be given") {
-		t.Errorf("New = %v", err)
+// An attempt whose token the resource refuses is not told to have failed if its operation
+// is done: with the fence or without, by a later attempt or under the same number.
+func TestARefusedAttemptOfWhatIsDoneIsUnknown(t *testing.T) { // RG-001, RG-002, RG-017, AMB-073
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		s := newShop(t, db, db.DB)
+		if r := s.run(attempt("key", operation+"1", 9)); r.Outcome != orbit.OutcomeSucceeded {
+			t.Fatalf("first write: %+v", r)
+		}
+		for _, token := range []uint64{5, 9} {
+			for _, around := range [][]worker.Middleware{nil, {s.resource.Fence}} {
+				for op, want := range map[string]string{operation + "1": orbit.OutcomeUnknown, operation + "2": orbit.OutcomeFailed} {
+					if r := s.run(attempt("key", op, token), around...); r.Outcome != want {
+						t.Errorf("token %d, %d fences, operation %s: ended %+v, want %s", token, len(around), op, r, want)
+					}
+				}
+			}
+		}
+		if n := s.taken(operation+"1") + s.taken(operation+"2"); n != 1 {
+			t.Errorf("%d writes, want 1", n)
+		}
+	}, migrations.Guard)
+}
+
+// Of a transaction that the handler ran by itself only what proves that nothing is written
+// is a failure: a plain error may be that of a COMMIT whose answer was lost.
+func TestOutcomeTakesNothingForUndoneWithoutProof(t *testing.T) { // RG-005
+	db := dbtest.Open(t, dbtest.SQLite, migrations.Guard)
+	s := newShop(t, db, db.DB)
+	lost := errors.New("invalid connection")
+	for name, c := range map[string]struct {
+		err                   error
+		byOutcome, byTransact string
+	}{
+		"plain":         {lost, orbit.OutcomeUnknown, orbit.OutcomeFailed},
+		"wrapped":       {fmt.Errorf("commit: %w", driver.ErrBadConn), orbit.OutcomeUnknown, orbit.OutcomeFailed},
+		"unknown":       {resourceguard.ErrUnknownCommit, orbit.OutcomeUnknown, orbit.OutcomeUnknown},
+		"says failed":   {worker.Failed(lost), orbit.OutcomeFailed, orbit.OutcomeFailed},
+		"says unknown":  {worker.Unknown(lost), orbit.OutcomeUnknown, orbit.OutcomeUnknown},
+		"stale":         {&resourceguard.StaleError{Presented: 5, Highest: 9}, orbit.OutcomeFailed, orbit.OutcomeFailed},
+		"stale, done":   {&resourceguard.StaleError{Presented: 5, Highest: 9, AlreadyApplied: true}, orbit.OutcomeUnknown, orbit.OutcomeUnknown},
+		"refused":       {fmt.Errorf("%w: %w", resourceguard.ErrRefused, lost), orbit.OutcomeFailed, orbit.OutcomeFailed},
+		"collision":     {resourceguard.ErrTokenCollision, orbit.OutcomeFailed, orbit.OutcomeFailed},
+		"not to be had": {resourceguard.ErrNotAuthorised, orbit.OutcomeFailed, orbit.OutcomeFailed},
+	} {
+		end := func(err error) string {
+			f := func(context.Context, worker.Execution) (json.RawMessage, error) { return nil, err }
+			return workertest.Run(t, f, attempt("key", operation+"1", 5)).Outcome
+		}
+		if got := end(guardworker.Outcome(c.err)); got != c.byOutcome {
+			t.Errorf("%s: Outcome ends the attempt %s, want %s", name, got, c.byOutcome)
+		}
+		err := s.resource.Transact(t.Context(), func(context.Context, *sql.Tx) error { return c.err })
+		if got := end(err); got != c.byTransact {
+			t.Errorf("%s: Transact ends the attempt %s, want %s", name, got, c.byTransact)
+		}
+	}
+	if guardworker.Outcome(nil) != nil {
+		t.Error("Outcome makes an error of none")
+	}
+}
+
+// What is not there is refused by name, before any I/O.
+func TestNothingInPlaceOfAnArgumentIsRefused(t *testing.T) {
+	db := dbtest.Open(t, dbtest.SQLite, migrations.Guard)
+	s := newShop(t, db, db.DB)
+	guard, err := resourceguard.New(resourceguard.SQLite, func(context.Context, string, string) error { return nil }, resourceguard.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func(g *resourceguard.Guard, db *sql.DB) error { _, err := guardworker.New(g, db); return err }
+	e := worker.Execution{Task: worker.Task{Payload: json.RawMessage("{}")}}
+	apply := func(r *guardworker.Resource, fn resourceguard.WriteFunc) error {
+		_, err := r.Apply(t.Context(), e, fn)
+		return err
+	}
+	for field, err := range map[string]error{
+		"guard must be given":     made(nil, db.Write()),
+		"guard must be made by":   made(&resourceguard.Guard{}, db.Write()),
+		"db must be given":        made(guard, nil),
+		"fn must be given":        apply(s.resource, nil),
+		"f must be given":         s.resource.Transact(t.Context(), nil),
+		"resource must be made":   apply(nil, func(context.Context, resourceguard.Tx) ([]byte, error) { return nil, nil }),
+		"resource must be made b": apply(&guardworker.Resource{}, func(context.Context, resourceguard.Tx) ([]byte, error) { return nil, nil }),
+	} {
+		if !errors.Is(err, resourceguard.ErrInvalid) || !strings.Contains(err.Error(), field) {
+			t.Errorf("got %v, want ErrInvalid and %q", err, field)
+		}
+	}
+	if s.resource.Fence(nil) != nil {
+		t.Error("Fence makes a handler of none, which would raise and then have nothing to call")
 	}
 }

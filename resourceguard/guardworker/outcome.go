@@ -7,28 +7,59 @@ import (
 	"github.com/orbitkit/orbit/worker"
 )
 
-// Outcome turns the error of a guarded transaction, which has been rolled back or whose
-// refusal is committed, into the end of the attempt:
+// Outcome turns the error of a guarded transaction that a handler runs by itself, which has
+// been rolled back or whose refusal is committed, into the end of the attempt:
 //
 //	resourceguard.ErrUnknownCommit               UNKNOWN
-//	ErrStale of an operation on record           UNKNOWN: it is done, and this attempt cannot show its receipt
+//	ErrStale or ErrTokenCollision of an
+//	operation on record                          UNKNOWN: it is done, and this attempt cannot show its receipt
 //	ErrTokenCollision, ErrOperationConflict,
 //	ErrInvalid, ErrNotAuthorised                 FAILED, final: a repeat would fail too
-//	any other, ErrStale and ErrRetryable too     what it says by worker.Failed and the like, else FAILED, retryable
+//	ErrStale, ErrRefused, ErrRetryable           what it says by worker.Failed and the like, else FAILED, retryable
+//	any other                                    what it says by worker.Failed and the like, else UNKNOWN
 //
-// Nothing is written in the last two cases. Of nil it makes nil. The error stays in the
-// chain.
+// Nothing is written where the end is FAILED, unless the handler itself says otherwise. A
+// plain error is UNKNOWN, since it may be that of a COMMIT whose answer was lost: run the
+// transaction by [Resource.Transact], which knows. Of nil Outcome makes nil. The error
+// stays in the chain.
 func Outcome(err error) error {
-	var stale *resourceguard.StaleError
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, resourceguard.ErrUnknownCommit), errors.As(err, &stale) && stale.AlreadyApplied:
-		return worker.Unknown(err)
-	case final(err):
-		return worker.Failed(err)
+	if end, known := verdict(err); known {
+		return end
+	}
+	for _, nothing := range []error{resourceguard.ErrStale, resourceguard.ErrRefused, resourceguard.ErrRetryable} {
+		if errors.Is(err, nothing) {
+			return &undone{err}
+		}
+	}
+	return err
+}
+
+// outcome is Outcome for an error of Guard.Transact, which says of an unknown end that it is
+// one: after any other error nothing is in force.
+func outcome(err error) error {
+	if end, known := verdict(err); known {
+		return end
 	}
 	return &undone{err}
+}
+
+// verdict returns the end of an attempt that err alone decides.
+func verdict(err error) (end error, known bool) {
+	switch {
+	case err == nil:
+		return nil, true
+	case errors.Is(err, resourceguard.ErrUnknownCommit), alreadyApplied(err):
+		return worker.Unknown(err), true
+	case final(err):
+		return worker.Failed(err), true
+	}
+	return nil, false
+}
+
+func alreadyApplied(err error) bool {
+	var stale *resourceguard.StaleError
+	var collision *resourceguard.CollisionError
+	return errors.As(err, &stale) && stale.AlreadyApplied || errors.As(err, &collision) && collision.AlreadyApplied
 }
 
 func final(err error) bool {
