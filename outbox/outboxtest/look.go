@@ -112,6 +112,7 @@ func verifyFindsWhatCannotBe(s *suite) {
 		{q[1], "outcome_unknown = 1", nil, "mark", "outcome_unknown = 0"},
 		{q[2], "outcome = 2", nil, "without a refusal", "outcome = 4"},
 		{q[3], "idempotency_key = ?", []any{[]byte("another")}, "identity", "idempotency_key = 'blocked'"},
+		{q[3], "outcome = 6, outcome_unknown = 0", nil, "accepted as something else", "outcome = 7, outcome_unknown = 1"},
 		{q[4], "settled_at = 0", nil, "settling", "settled_at = 1"},
 		{q[5], "lane = lane + 1", nil, "lane", "lane = lane - 1"},
 		{q[2], "task_id = ?", []any{make16(7)}, "task", "task_id = x'00000000000000000000000000000000'"},
