@@ -189,7 +189,9 @@ func statusTellsTheTroublesApart(s *suite) {
 	s.wantTrouble(outbox.NoCredential, target)
 	s.must("Hold", s.Store.Hold(s.ctx, target, queue, operator))
 	s.wantTrouble(outbox.Held, target)
+	s.wantDue(false) // nobody is to be called for what an operator keeps back
 	s.must("Unhold", s.Store.Unhold(s.ctx, target, queue, operator))
+	s.wantDue(true)
 	// What an earlier leader reported is of no interest any more.
 	report("paused", "long ago", 0)
 	l = s.takeOver()
@@ -217,6 +219,14 @@ func (s *suite) troubles() []outbox.Finding {
 		s.Fatalf("Status: %v", err)
 	}
 	return st.Findings
+}
+
+// wantDue wants Depth to see a due row, or none.
+func (s *suite) wantDue(want bool) {
+	s.Helper()
+	if st, err := s.Store.Depth(s.ctx); err != nil || st.Count[outbox.Pending] != 1 || st.OldestDue.IsZero() == want {
+		s.Fatalf("Depth = %+v, %v; want 1 pending row, due: %t", st, err, want)
+	}
 }
 
 func (s *suite) wantTrouble(want outbox.Trouble, detail string) {
