@@ -30,8 +30,12 @@ type Share struct {
 	Rank   int // of the caller among them, from 0: the oldest first
 }
 
-// Of returns how many of so many shards the relay is to lead.
+// Of returns how many of so many shards the relay is to lead. The zero Share, that of a relay
+// which does not know of others, is all of them.
 func (s Share) Of(shards int) int {
+	if s.Relays < 1 {
+		return shards
+	}
 	n := shards / s.Relays
 	if s.Rank < shards%s.Relays {
 		n++

@@ -36,7 +36,7 @@ const (
 // [MaxBatch] messages, or [MaxBatchBytes] of requests, are refused with an
 // [*orbit.InvalidArgumentError]; none are no error.
 func (o *Outbox) EnqueueBatch(ctx context.Context, tx Tx, messages []Message) ([]Receipt, error) {
-	if err := CheckTx(tx); err != nil {
+	if err := o.check(tx); err != nil {
 		return nil, err
 	}
 	b, err := o.newBatch(ctx, messages)

@@ -3,9 +3,11 @@ package outbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/outbox"
@@ -48,6 +50,43 @@ func TestABatchIsOneInsert(t *testing.T) {
 			t.Fatal(err)
 		}
 	}, migrations.Outbox)
+}
+
+func TestAConflictInsideABatchNamesNoRow(t *testing.T) { // OUT-005
+	db := dbtest.Open(t, dbtest.SQLite, migrations.Outbox)
+	tx, err := db.Write().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	other := message("a")
+	other.Request.Handler = "another"
+	_, err = newOutbox(t, db.Dialect(), outbox.Config{}).EnqueueBatch(t.Context(), tx, []outbox.Message{message("a"), other})
+	if !errors.Is(err, outbox.ErrConflict) || strings.Contains(err.Error(), "row 0") {
+		t.Errorf("%v, want a conflict with another message of the batch", err)
+	}
+}
+
+func TestALimitOutOfRangeIsAnInvalidArgument(t *testing.T) {
+	dbtest.Run(t, func(t *testing.T, db *dbtest.DB) {
+		store := openStore(t, db.Dialect(), db.Write(), db.Read())
+		for _, limit := range []int{-1, 0, outbox.MaxRows + 1} {
+			_, journal := store.Journal(t.Context(), 1, 0, limit)
+			_, due := store.ReadDue(t.Context(), 0, 0, outbox.Cursor{}, limit)
+			for _, err := range []error{journal, due} {
+				var invalid *orbit.InvalidArgumentError
+				if !errors.As(err, &invalid) || invalid.Field != "limit" {
+					t.Errorf("limit %d: %v, want a mistake in limit", limit, err)
+				}
+			}
+		}
+	}, migrations.Outbox)
+}
+
+func TestTheZeroShareIsEverything(t *testing.T) {
+	if n := (outbox.Share{}).Of(7); n != 7 {
+		t.Errorf("it is %d of 7 shards", n)
+	}
 }
 
 type traceKey struct{}

@@ -34,7 +34,7 @@ type Cancel struct {
 // an effect that has happened stays. Rows are sent in no promised order; a cancel names a
 // task that exists, so its submit was accepted before.
 func (o *Outbox) EnqueueCancel(ctx context.Context, tx Tx, c Cancel) (Receipt, error) {
-	if err := CheckTx(tx); err != nil {
+	if err := o.check(tx); err != nil {
 		return Receipt{}, err
 	}
 	around := Message{Key: c.Key, Target: c.Target, NotBefore: c.NotBefore, NotAfter: c.NotAfter, Traceparent: c.Traceparent}

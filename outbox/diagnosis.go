@@ -96,11 +96,16 @@ func (d *diagnosis) lane(shard int, l Lane) {
 	}
 }
 
+// held reports whether an operator keeps the lane back.
+func (d *diagnosis) held(l Lane) bool {
+	return slices.ContainsFunc(d.st.Holds, func(h Hold) bool { return h.Covers(l.Target, l.QueueID) })
+}
+
 func (d *diagnosis) trouble(w waiting, l Lane) (Trouble, bool) {
 	report, reported := d.report[scope{w.shard, w.target}]
 	_, led := d.leader[w.shard]
 	switch {
-	case slices.ContainsFunc(d.st.Holds, func(h Hold) bool { return h.Covers(l.Target, l.QueueID) }):
+	case d.held(l):
 		return Held, true
 	case !led:
 		return RelayDead, w.age >= deadAfter

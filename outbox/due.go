@@ -125,7 +125,12 @@ LIMIT ?`
 // A transaction may commit late and leave a row behind a place that was read: whoever
 // reads on by cursor has to begin again at the zero Cursor when it reaches the end and
 // at the latest every second.
+//
+// limit is 1 to 1000; another one is refused with an [*orbit.InvalidArgumentError].
 func (s *Store) ReadDue(ctx context.Context, shard int, lane int64, after Cursor, limit int) ([]Due, error) {
+	if err := checkLimit(limit); err != nil {
+		return nil, err
+	}
 	due, err := readAll(ctx, s.db.Read(), func(rows *sql.Rows) (d Due, err error) {
 		return d, rows.Scan(&d.Seq, &d.Size, &d.dueAt)
 	}, readDue+s.dialect.Clock+readDueAfter, int64(shard), lane, after.dueAt, after.dueAt, after.dueAt, after.seq, limit)

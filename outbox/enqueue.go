@@ -85,7 +85,7 @@ type Receipt struct {
 //
 // Rows are sent in no promised order. Exclusion is the job of Request.ConcurrencyKey.
 func (o *Outbox) Enqueue(ctx context.Context, tx Tx, m Message) (Receipt, error) {
-	if err := CheckTx(tx); err != nil {
+	if err := o.check(tx); err != nil {
 		return Receipt{}, err
 	}
 	f, err := o.freeze(ctx, &m)
@@ -93,6 +93,14 @@ func (o *Outbox) Enqueue(ctx context.Context, tx Tx, m Message) (Receipt, error)
 		return Receipt{}, fmt.Errorf("outbox: enqueue: %w", err)
 	}
 	return o.enqueue(ctx, tx, &f)
+}
+
+// check refuses an Outbox that New did not make, and what is no transaction.
+func (o *Outbox) check(tx Tx) error {
+	if o == nil || o.dialect == nil {
+		return errors.New("outbox: the Outbox is nil or zero: make it with New")
+	}
+	return CheckTx(tx)
 }
 
 // freeze is Message.freeze for a message that belongs to the trace of ctx.

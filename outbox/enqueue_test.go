@@ -14,6 +14,7 @@ import (
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/outbox"
+	"github.com/orbitkit/orbit/outbox/outboxtest"
 )
 
 // forbidden is a transaction on which nothing may be done.
@@ -243,10 +244,17 @@ func TestTransactionsOfORMsFit(t *testing.T) {
 		refused := map[string]outbox.Tx{
 			"sqlx pool": embeddedPool{db.Write()}, "bun pool": ownPool{db.Write()}, "gorm pool": gormDB{gormPool{embeddedTx{tx}}}, "no query": execOnlyTx{tx},
 			"connection": &conn, "nil connection": outbox.InTransaction(nil),
+			"pool by hand": outbox.InTransaction(db.Write()), "sqlx pool by hand": outbox.InTransaction(embeddedPool{db.Write()}),
+			"nil *sql.Conn": outbox.InTransaction((*sql.Conn)(nil)), "nil wrapper": (*embeddedTx)(nil), "zero *sql.Tx": &sql.Tx{}, "nil FakeTx": (*outboxtest.FakeTx)(nil),
 		}
 		for name, bad := range refused {
 			if _, err := o.Enqueue(t.Context(), bad, message("refused")); !errors.Is(err, outbox.ErrNoTransaction) {
 				t.Errorf("%s: %v, want ErrNoTransaction", name, err)
+			}
+		}
+		for name, unmade := range map[string]*outbox.Outbox{"nil": nil, "zero": {}} {
+			if _, err := unmade.Enqueue(t.Context(), tx, message("refused")); err == nil || !strings.Contains(err.Error(), "New") {
+				t.Errorf("a %s Outbox: %v, want an error that names New", name, err)
 			}
 		}
 	}, migrations.Outbox)

@@ -67,9 +67,13 @@ type ConflictError struct {
 	Presented orbit.Digest // content digest of the refused message
 }
 
-// Error returns the row and both digests.
+// Error returns the holder of the key and both digests.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("%v: row %d holds %v, presented %v", ErrConflict, e.Seq, e.Stored, e.Presented)
+	holder := "another message of the batch"
+	if e.Seq != 0 {
+		holder = fmt.Sprintf("row %d", e.Seq)
+	}
+	return fmt.Sprintf("%v: %s holds %v, presented %v", ErrConflict, holder, e.Stored, e.Presented)
 }
 
 // Unwrap returns [ErrConflict].

@@ -67,6 +67,14 @@ func checkCount(n int) error {
 	return nil
 }
 
+// checkLimit refuses what an engine would not take, or a page that is too long.
+func checkLimit(n int) error {
+	if n < 1 || n > MaxRows {
+		return &orbit.InvalidArgumentError{Field: "limit", Rule: fmt.Sprintf("must be 1 to %d", MaxRows)}
+	}
+	return nil
+}
+
 func seqArgs(args []any, seqs []int64) []any {
 	for _, seq := range seqs {
 		args = append(args, seq)

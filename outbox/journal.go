@@ -30,8 +30,12 @@ ORDER BY id
 LIMIT ?`
 
 // Journal returns at most limit entries of a row (0: of holds and purges) with an ID greater
-// than after, the oldest first.
+// than after, the oldest first. limit is 1 to 1000; another one is refused with an
+// [*orbit.InvalidArgumentError].
 func (s *Store) Journal(ctx context.Context, seq, after int64, limit int) ([]Entry, error) {
+	if err := checkLimit(limit); err != nil {
+		return nil, err
+	}
 	entries, err := readAll(ctx, s.db.Read(), func(rows *sql.Rows) (e Entry, err error) {
 		var action, operator, reason, code, message, digest []byte
 		var request sqldb.ID

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/orbitkit/orbit"
@@ -68,7 +69,14 @@ WHERE seq = ? AND state = 4`
 // refused with ErrTooOld, one whose latest time to send has passed with ErrTooLate,
 // unless the risk is taken on. Other states give ErrState (OUT-012, OUT-014).
 func (s *Store) Requeue(ctx context.Context, seq int64, act Act, risks Risk) error {
-	return s.operate(ctx, seq, "requeue", act, Pending, func(tx *sql.Tx, r *situation) error {
+	return s.RequeueRows(ctx, []int64{seq}, act, risks)
+}
+
+// RequeueRows is Requeue for 1 to 1000 rows, in one transaction: all are requeued or none,
+// and the error tells of the first that cannot be. A row that is named twice is refused with
+// an [*orbit.InvalidArgumentError].
+func (s *Store) RequeueRows(ctx context.Context, seqs []int64, act Act, risks Risk) error {
+	return s.operate(ctx, seqs, "requeue", act, Pending, func(tx *sql.Tx, seq int64, r *situation) error {
 		late := r.notAfter.Valid && r.notAfter.Int64 <= r.now && !r.lateAllowed
 		age := micros(r.now - r.window)
 		switch {
@@ -93,7 +101,12 @@ WHERE seq = ? AND state IN (3, 4) AND outcome_unknown = 0`
 // states give ErrState. A row of which a send ended unknown is refused with
 // ErrUnknownOutcome: nobody can promise that no task exists.
 func (s *Store) Discard(ctx context.Context, seq int64, act Act) error {
-	return s.operate(ctx, seq, "discard", act, Discarded, func(tx *sql.Tx, r *situation) error {
+	return s.DiscardRows(ctx, []int64{seq}, act)
+}
+
+// DiscardRows is Discard for 1 to 1000 rows, in one transaction, by the rules of RequeueRows.
+func (s *Store) DiscardRows(ctx context.Context, seqs []int64, act Act) error {
+	return s.operate(ctx, seqs, "discard", act, Discarded, func(tx *sql.Tx, seq int64, r *situation) error {
 		switch {
 		case r.state != Rejected && r.state != Blocked:
 			return fmt.Errorf("%w: row %d is %v, only REJECTED and BLOCKED can be discarded", ErrState, seq, r.state)
@@ -135,22 +148,45 @@ FROM orbit_outbox
 WHERE seq = ?`
 )
 
-// operate runs one act on one row, with its line in the journal.
-func (s *Store) operate(ctx context.Context, seq int64, name string, act Act, after State, f func(*sql.Tx, *situation) error) error {
+// operate runs one act on rows, each with its line in the journal, in one transaction.
+func (s *Store) operate(ctx context.Context, seqs []int64, name string, act Act, after State, f func(*sql.Tx, int64, *situation) error) error {
 	if err := act.validate(); err != nil {
 		return err
 	}
-	return s.act(ctx, name+" row", act, func(tx *sql.Tx) error {
-		r, err := s.readSituation(ctx, tx, seq)
-		if err != nil {
-			return err
+	ordered, err := eachOnce(seqs)
+	if err != nil {
+		return err
+	}
+	return s.act(ctx, name+" rows", act, func(tx *sql.Tx) error {
+		for _, seq := range ordered {
+			r, err := s.readSituation(ctx, tx, seq)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf(journalAct, s.dialect.Clock),
+				[]byte(name), []byte(act.Operator), []byte(act.Reason), int64(after), seq); err != nil {
+				return err
+			}
+			if err := f(tx, seq, &r); err != nil {
+				return err
+			}
 		}
-		if _, err := tx.ExecContext(ctx, fmt.Sprintf(journalAct, s.dialect.Clock),
-			[]byte(name), []byte(act.Operator), []byte(act.Reason), int64(after), seq); err != nil {
-			return err
-		}
-		return f(tx, &r)
+		return nil
 	})
+}
+
+// eachOnce returns rows in ascending order, in which two acts lock what they share.
+func eachOnce(seqs []int64) ([]int64, error) {
+	if len(seqs) < 1 || len(seqs) > MaxRows {
+		return nil, &orbit.InvalidArgumentError{Field: "rows", Rule: fmt.Sprintf("must be 1 to %d", MaxRows)}
+	}
+	ordered := slices.Sorted(slices.Values(seqs))
+	for i, seq := range ordered[1:] {
+		if seq == ordered[i] {
+			return nil, &orbit.InvalidArgumentError{Field: "rows", Rule: fmt.Sprintf("must name each row once, %d is named twice", seq)}
+		}
+	}
+	return ordered, nil
 }
 
 // readSituation locks a row. The plain read comes first: a locking read of a row that may

@@ -67,9 +67,11 @@ func (s *Store) Reject(ctx context.Context, l Lease, seqs []int64, a Answer) (in
 	return s.close(ctx, l, "reject rows", seqs, marked, unmarked, keep, a)
 }
 
-// Block hands rows to an operator, with their mark of an unknown send. The results are
+// Block hands rows to an operator, with their mark of an unknown send. [OutcomeMismatch]
+// always marks: a task exists, and nobody knows whether it is the row's. The results are
 // those of Postpone.
 func (s *Store) Block(ctx context.Context, l Lease, seqs []int64, a Answer) (int, error) {
+	a.Unknown = a.Unknown || a.Outcome == OutcomeMismatch
 	return s.close(ctx, l, "block rows", seqs, Blocked, Blocked, 1, a)
 }
 

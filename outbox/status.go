@@ -66,8 +66,9 @@ WHERE state IN (1, 3, 4, 5)
 GROUP BY state`
 
 // Depth reads what a metric of the outbox shows: how many rows are in each state but
-// Delivered, and since when the oldest due row waits, zero without one. It reads an index
-// entry for each of those rows, and one for each lane.
+// Delivered, which holds are in force, and since when the oldest due row waits that none of
+// them keeps back, zero without one. It reads an index entry for each of those rows, and one
+// for each lane.
 func (s *Store) Depth(ctx context.Context) (st Status, err error) {
 	now, err := s.db.Now(ctx)
 	if err != nil {
@@ -82,7 +83,15 @@ func (s *Store) Depth(ctx context.Context) (st Status, err error) {
 		return none, err
 	}, countOpen)
 	if err == nil {
-		err = s.eachLane(ctx, newDiagnosis(&st, oldestRow{}).lane)
+		st.Holds, err = s.Holds(ctx)
+	}
+	if err == nil {
+		d := newDiagnosis(&st, oldestRow{})
+		err = s.eachLane(ctx, func(shard int, l Lane) {
+			if !d.held(l) {
+				d.lane(shard, l)
+			}
+		})
 	}
 	if err != nil {
 		return st, failed(s.dialect, "read depth", err)

@@ -30,7 +30,8 @@ type Conn interface {
 
 // InTransaction says that conn, such as a *sql.Conn, is inside a transaction that the
 // caller has begun with a statement of its own. Nobody can check this: without BEGIN
-// the row is in force at once.
+// the row is in force at once. A pool is refused by [CheckTx]: its statements take any
+// connection.
 func InTransaction(conn Conn) Tx { return manualTx{conn} }
 
 // manualTx hides every other method of the connection, BeginTx above all.
@@ -48,17 +49,20 @@ func (m manualTx) QueryContext(ctx context.Context, query string, args ...any) (
 // transaction: pools, connections that were not named by [InTransaction], and what cannot be
 // read from. Enqueue calls it; it is for those who stand in for an Outbox.
 func CheckTx(tx Tx) error {
-	switch t := tx.(type) {
-	case nil:
+	manual, byHand := tx.(manualTx)
+	switch {
+	case isNil(tx):
 		return fmt.Errorf("%w: tx is nil", ErrNoTransaction)
-	case *sql.Tx:
-		if t == nil {
-			return fmt.Errorf("%w: tx is nil", ErrNoTransaction)
-		}
+	case byHand && isNil(manual.conn):
+		return fmt.Errorf("%w: connection is nil", ErrNoTransaction)
+	case byHand && isPool(manual.conn):
+		return fmt.Errorf("%w: %T is a pool, whose statements take any connection", ErrNoTransaction, manual.conn)
+	case byHand:
 		return nil
-	case manualTx:
-		if t.conn == nil {
-			return fmt.Errorf("%w: connection is nil", ErrNoTransaction)
+	}
+	if t, is := tx.(*sql.Tx); is {
+		if reflect.ValueOf(t).Elem().IsZero() {
+			return fmt.Errorf("%w: tx was never begun", ErrNoTransaction)
 		}
 		return nil
 	}
@@ -75,8 +79,7 @@ func CheckTx(tx Tx) error {
 	if _, begins := reflect.TypeOf(tx).MethodByName("BeginTx"); begins && !commits {
 		return fmt.Errorf("%w: %T can begin one; pass the transaction, or use InTransaction", ErrNoTransaction, tx)
 	}
-	// Pools of ORMs embed *sql.DB and with it what only a pool has.
-	if _, is := tx.(interface{ Stats() sql.DBStats }); is {
+	if isPool(tx) {
 		return fmt.Errorf("%w: %T is a pool", ErrNoTransaction, tx)
 	}
 	_, rows := tx.(rowsQuerier)
@@ -85,6 +88,21 @@ func CheckTx(tx Tx) error {
 		return fmt.Errorf("%w: %T has neither QueryContext nor QueryRowContext of database/sql", ErrNoTransaction, tx)
 	}
 	return nil
+}
+
+// isNil sees a nil pointer in an interface too.
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	r := reflect.ValueOf(v)
+	return r.Kind() == reflect.Pointer && r.IsNil()
+}
+
+// isPool tells by what only a pool has. Pools of ORMs embed *sql.DB, and with it this.
+func isPool(v any) bool {
+	_, is := v.(interface{ Stats() sql.DBStats })
+	return is
 }
 
 // scanRow reads the first row of a query; without one it returns sql.ErrNoRows.

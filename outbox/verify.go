@@ -118,6 +118,7 @@ func verifyDelivery(r *Row, report func(broken bool, rule string)) {
 		report(r.Last.Outcome == OutcomeNone, "BLOCKED without a reason")
 	}
 	report(r.Last.Outcome == OutcomeUnknown && !r.Last.Unknown, "unknown outcome without its mark")
+	report(r.Last.Outcome == OutcomeMismatch && !r.Last.Unknown, "accepted as something else without the mark of an unknown send")
 }
 
 const (

@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -25,9 +26,9 @@ type answerCase struct {
 var answerTable = []answerCase{
 	{name: "201", first: reply{}, state: outbox.Delivered, outcome: outbox.OutcomeAccepted},
 	{name: "200 for what was accepted before", first: reply{accept: true}, state: outbox.Delivered, outcome: outbox.OutcomeAccepted},
-	{name: "receipt for another queue", first: reply{queue: queueB}, state: outbox.Blocked, outcome: outbox.OutcomeMismatch},
-	{name: "receipt for another handler", first: reply{handler: "other"}, state: outbox.Blocked, outcome: outbox.OutcomeMismatch},
-	{name: "receipt with another digest", first: reply{digest: orbit.Digest{7}.String()}, state: outbox.Blocked, outcome: outbox.OutcomeMismatch},
+	{name: "receipt for another queue", first: reply{queue: queueB}, state: outbox.Blocked, outcome: outbox.OutcomeMismatch, marked: true},
+	{name: "receipt for another handler", first: reply{handler: "other"}, state: outbox.Blocked, outcome: outbox.OutcomeMismatch, marked: true},
+	{name: "receipt with another digest", first: reply{digest: orbit.Digest{7}.String()}, state: outbox.Blocked, outcome: outbox.OutcomeMismatch, marked: true},
 	{name: "400", first: reply{status: 400, code: orbit.CodeInvalidArgument}, state: outbox.Rejected, outcome: outbox.OutcomeRefused},
 	{name: "413", first: reply{status: 413, code: orbit.CodeBodyTooLarge}, state: outbox.Rejected, outcome: outbox.OutcomeRefused},
 	{name: "415", first: reply{status: 415, code: orbit.CodeUnsupportedMediaType}, state: outbox.Rejected, outcome: outbox.OutcomeRefused},
@@ -203,10 +204,11 @@ func TestAnAnswerToTheWholeBatchSettlesNoRow(t *testing.T) {
 	}{
 		{"401", reply{status: 401, code: orbit.CodeUnauthenticated}, false, false},
 		{"403", reply{status: 403, code: orbit.CodePermissionDenied}, false, false},
-		{"404", reply{status: 404, raw: "no such page"}, false, false},
+		{"404 of somebody else", reply{status: 404, raw: "no such page"}, true, false},
+		{"404", reply{status: 404, code: orbit.CodeNotFound}, false, false},
 		{"405", reply{status: 405, code: orbit.CodeInvalidArgument}, false, false},
 		{"302", reply{status: 302, header: map[string]string{"Location": "/v1/tasks"}}, false, false},
-		{"418", reply{status: 418}, false, false},
+		{"418", reply{status: 418}, true, false},
 		{"429", reply{status: 429, code: orbit.CodeApplicationFull, retryAfter: "1"}, false, false},
 		{"429 of somebody else", reply{status: 429}, false, false},
 		{"408", reply{status: 408}, true, false},
@@ -361,6 +363,44 @@ func TestThreeStrangersInSuccessionPauseTheTarget(t *testing.T) {
 			t.Errorf("%d rows were not sent, want 1: three strangers are enough", pending)
 		}
 	})
+}
+
+// OUT-013: what refused the batch as a whole may have passed it on. Only Orbit's own refusal
+// says that no row of it was accepted.
+func TestARefusalOfARowWhoseBatchWasRefusedBySomebodyElseKeepsTheMark(t *testing.T) {
+	tests := map[string]struct {
+		whole  reply
+		marked bool
+	}{
+		"by somebody else": {reply{status: 400, raw: "<html>", accept: true}, true},
+		"by Orbit":         {reply{status: 400, code: orbit.CodeInvalidArgument}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, w *world) {
+				seqs := w.enqueueKeys("warm-up", "a", "b", "c", "d")
+				w.fake.whole = func([]send) *reply { return &test.whole }
+				w.fake.answer = func(s send) reply {
+					if s.key == "warm-up" {
+						return reply{}
+					}
+					return reply{status: 403, code: orbit.CodePermissionDenied}
+				}
+				w.start(w.relay(quick()))
+				act := outbox.Act{Operator: "me", Reason: "test"}
+				for _, seq := range seqs[1:] {
+					r := w.untilState(seq, outbox.Blocked)
+					if r.Last.Unknown != test.marked {
+						t.Errorf("row %d is marked %t, want %t", seq, r.Last.Unknown, test.marked)
+					}
+					if err := w.store.Discard(t.Context(), seq, act); errors.Is(err, outbox.ErrUnknownOutcome) != test.marked {
+						t.Errorf("discard of row %d = %v, want it refused: %t", seq, err, test.marked)
+					}
+				}
+				w.wantAlone(t, "a", "b", "c", "d")
+			})
+		})
+	}
 }
 
 // OUT-013: a refusal answers only for its own send.

@@ -48,7 +48,7 @@ func (p *pipe) forward(stop, hard context.Context, batch []*entry) {
 	if rows == 1 {
 		s.sendOne(ctx)
 	} else {
-		s.sendBatch(ctx)
+		s.sendBatch(ctx, hard)
 	}
 	l.cfg.Observer.Requested(p.gate.target.Name, rows, time.Since(began))
 	l.ramp.grow()
@@ -119,7 +119,8 @@ func (s *shipment) judgeTarget(v verdict, a orbit.Answer) {
 	}
 }
 
-func (s *shipment) sendBatch(ctx context.Context) {
+// sendBatch sends the rows in one request, which ctx bounds; hard bounds what follows.
+func (s *shipment) sendBatch(ctx, hard context.Context) {
 	items := make([]orbit.FrozenItem, len(s.rows))
 	for i, e := range s.rows {
 		items[i] = e.item()
@@ -132,7 +133,7 @@ func (s *shipment) sendBatch(ctx context.Context) {
 		s.noAnswer(err)
 		return
 	}
-	s.judgeBatch(b)
+	s.judgeBatch(hard, b)
 }
 
 // unsent handles a request that the client refused to make. It cannot tell which row is
@@ -171,28 +172,65 @@ func (s *shipment) apart() {
 	s.pipe.push(true, s.rows...)
 }
 
+// doubt marks the rows of a batch that somebody else than Orbit has refused: it may have been
+// passed on all the same, and no refusal of a row alone answers for that (OUT-013). The mark
+// is in the database before a row is sent again. It reports whether it is.
+func (s *shipment) doubt(ctx context.Context, a outbox.Answer) bool {
+	l := s.pipe.lead
+	seqs := make([]int64, len(s.rows))
+	for i, e := range s.rows {
+		seqs[i] = e.row.Seq
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	a.Unknown = true
+	if _, err := l.store.Postpone(ctx, l.term.now(), seqs, 0, a); err != nil {
+		l.log.Error("database fails", "act", "mark rows of a refused batch", "err", err)
+		return false
+	}
+	for _, e := range s.rows {
+		e.row.Last.Unknown = true
+		e.row.Attempts++
+	}
+	return true
+}
+
 // judgeBatch applies the answer to a batch.
-func (s *shipment) judgeBatch(b orbit.BatchAnswer) {
+func (s *shipment) judgeBatch(ctx context.Context, b orbit.BatchAnswer) {
 	g, l := s.pipe.gate, s.pipe.lead
 	whole := orbit.Answer{Status: b.Status, RequestID: b.RequestID, Err: b.Err, Unreadable: b.Unreadable}
 	why, wait := describe(whole), s.clamp(b.RetryAfter, b.HasRetryAfter)
+	orbits := b.Err != nil // Orbit's own refusal: no row was accepted
 	switch classifyBatch(b) {
 	case batchItems:
 		s.judgeItems(b)
 	case batchApart:
 		l.log.Warn("batch refused as a whole, sending its rows one by one", "target", g.target.Name, "rows", len(s.rows), "err", why)
+		if !orbits && !s.doubt(ctx, answerOf(outbox.OutcomeUnknown, whole)) {
+			s.postponeAll(whole, wait)
+			return
+		}
 		s.apart()
 	case batchThrottled:
 		g.throttled(s.ticket, wait, why)
 		l.giveBack(s.rows...)
 	case batchWrong:
 		g.wrong(s.ticket, why, s.rows...)
-		l.giveBack(s.rows...)
+		if orbits || b.Status < 400 || b.Status == 401 { // which say nothing about a row alone either
+			l.giveBack(s.rows...)
+		} else {
+			s.postponeAll(whole, wait)
+		}
 	case batchUnknown:
 		g.unreachable(s.ticket, wait, why, s.rows...)
-		for _, e := range s.rows {
-			l.postponeUnknown(e, answerOf(outbox.OutcomeUnknown, whole), wait)
-		}
+		s.postponeAll(whole, wait)
+	}
+}
+
+// postponeAll is for an answer to a batch after which any of the rows may have been accepted.
+func (s *shipment) postponeAll(whole orbit.Answer, wait time.Duration) {
+	for _, e := range s.rows {
+		s.pipe.lead.postponeUnknown(e, answerOf(outbox.OutcomeUnknown, whole), wait)
 	}
 }
 

@@ -138,6 +138,9 @@ func TestOperatorsDoTheSameOverHTTP(t *testing.T) {
 			if d := c.act(at+"discard", fmt.Sprintf(`"rows":[%d],"dry_run":true`, rejected)); !d.DryRun || d.Count != 1 || s.row(rejected).State != outbox.Rejected {
 				t.Errorf("dry discard = %+v, and the row is %v", d, s.row(rejected).State)
 			}
+			if status, text := c.do("POST", at+"discard", fmt.Sprintf(`{"operator":"anna","reason":"ticket 7","rows":[%d,%d]}`, rejected, rejected)); status != 400 || !strings.Contains(text, `"field":"rows"`) || s.row(rejected).State != outbox.Rejected {
+				t.Errorf("discard of a doubled row = %d %s, and the row is %v", status, text, s.row(rejected).State)
+			}
 			if d := c.act(at+"discard", fmt.Sprintf(`"rows":[%d]`, rejected)); d.DryRun || d.Count != 1 || s.row(rejected).State != outbox.Discarded {
 				t.Errorf("discard = %+v, and the row is %v", d, s.row(rejected).State)
 			}

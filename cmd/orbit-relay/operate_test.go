@@ -101,7 +101,9 @@ func TestOperatorsMendWhatNeedsAPerson(t *testing.T) {
 			if !strings.Contains(text, "unknown outcome") {
 				t.Errorf("discard of an unknown row: %q", text)
 			}
-			s.operate(2, act("discard", n(rejected), n(unknown))...) // all or none
+			s.operate(2, act("discard", n(rejected), n(unknown))...)  // all or none
+			s.operate(2, act("discard", n(rejected), n(rejected))...) // doubled
+			s.operate(2, act("requeue", n(blocked), n(blocked))...)
 			s.operate(0, act("discard", n(rejected), "--dry-run")...)
 			s.operate(2, act("requeue", n(delivered))...)
 			s.operate(2, act("requeue", "999999")...)

@@ -19,17 +19,17 @@ type rowsAct struct {
 	all    bool
 	scope  scope
 	act    outbox.Act
-	do     func(*outbox.Store, context.Context, int64, outbox.Act) error
+	do     func(*outbox.Store, context.Context, []int64, outbox.Act) error // all of the rows or none
 }
 
 func requeueRows(risks func() outbox.Risk) rowsAct {
-	return rowsAct{name: "requeue", states: []outbox.State{outbox.Blocked}, do: func(s *outbox.Store, ctx context.Context, seq int64, act outbox.Act) error {
-		return s.Requeue(ctx, seq, act, risks())
+	return rowsAct{name: "requeue", states: []outbox.State{outbox.Blocked}, do: func(s *outbox.Store, ctx context.Context, seqs []int64, act outbox.Act) error {
+		return s.RequeueRows(ctx, seqs, act, risks())
 	}}
 }
 
 func discardRows() rowsAct {
-	return rowsAct{name: "discard", states: []outbox.State{outbox.Rejected, outbox.Blocked}, do: (*outbox.Store).Discard}
+	return rowsAct{name: "discard", states: []outbox.State{outbox.Rejected, outbox.Blocked}, do: (*outbox.Store).DiscardRows}
 }
 
 // A risky is what an operator takes on with a requeue.
@@ -130,26 +130,11 @@ func (a *rowsAct) perform(ctx context.Context, store *outbox.Store) (did, error)
 		err := a.everything(ctx, store, &d)
 		return d, err
 	}
-	err := a.named(ctx, store, &d)
-	return d, err
-}
-
-// named tries every row before it changes the first one.
-func (a *rowsAct) named(ctx context.Context, store *outbox.Store, d *did) error {
-	try := a.act
-	try.DryRun = true
-	for _, seq := range a.rows {
-		if err := a.do(store, ctx, seq, try); err != nil {
-			return err
-		}
+	if err := a.do(store, ctx, a.rows, a.act); err != nil {
+		return d, err
 	}
-	for _, seq := range a.rows {
-		if err := a.do(store, ctx, seq, a.act); err != nil {
-			return err
-		}
-		d.Rows, d.Count = append(d.Rows, seq), d.Count+1
-	}
-	return nil
+	d.Rows, d.Count = a.rows, int64(len(a.rows))
+	return d, nil
 }
 
 // maxShown is how many skipped rows are named.
@@ -164,7 +149,7 @@ func (a *rowsAct) everything(ctx context.Context, store *outbox.Store, d *did) e
 		}
 		for _, r := range rows {
 			after = r.Seq
-			err := a.do(store, ctx, r.Seq, a.act)
+			err := a.do(store, ctx, []int64{r.Seq}, a.act)
 			switch {
 			case err == nil:
 				d.Count++

@@ -36,7 +36,7 @@ func everyAnswerButAcceptedIsKept(s *suite) {
 	answers := []outbox.Answer{
 		{Outcome: outbox.OutcomeUnknown, Unknown: true, Message: "timeout"},
 		{Outcome: outbox.OutcomeNotAccepted, Status: 429, Code: "QUEUE_FULL", RequestID: requestID},
-		{Outcome: outbox.OutcomeMismatch, Status: 200, Digest: "other:00", RequestID: requestID},
+		{Outcome: outbox.OutcomeMismatch, Unknown: true, Status: 200, Digest: "other:00", RequestID: requestID},
 	}
 	for i, a := range answers[:2] {
 		n, err := s.Store.Postpone(s.ctx, l, seqs[1:], 0, a)

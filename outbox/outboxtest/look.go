@@ -112,6 +112,7 @@ func verifyFindsWhatCannotBe(s *suite) {
 		{q[1], "outcome_unknown = 1", nil, "mark", "outcome_unknown = 0"},
 		{q[2], "outcome = 2", nil, "without a refusal", "outcome = 4"},
 		{q[3], "idempotency_key = ?", []any{[]byte("another")}, "identity", "idempotency_key = 'blocked'"},
+		{q[3], "outcome = 6, outcome_unknown = 0", nil, "accepted as something else", "outcome = 7, outcome_unknown = 1"},
 		{q[4], "settled_at = 0", nil, "settling", "settled_at = 1"},
 		{q[5], "lane = lane + 1", nil, "lane", "lane = lane - 1"},
 		{q[2], "task_id = ?", []any{make16(7)}, "task", "task_id = x'00000000000000000000000000000000'"},
@@ -188,7 +189,9 @@ func statusTellsTheTroublesApart(s *suite) {
 	s.wantTrouble(outbox.NoCredential, target)
 	s.must("Hold", s.Store.Hold(s.ctx, target, queue, operator))
 	s.wantTrouble(outbox.Held, target)
+	s.wantDue(false) // nobody is to be called for what an operator keeps back
 	s.must("Unhold", s.Store.Unhold(s.ctx, target, queue, operator))
+	s.wantDue(true)
 	// What an earlier leader reported is of no interest any more.
 	report("paused", "long ago", 0)
 	l = s.takeOver()
@@ -216,6 +219,14 @@ func (s *suite) troubles() []outbox.Finding {
 		s.Fatalf("Status: %v", err)
 	}
 	return st.Findings
+}
+
+// wantDue wants Depth to see a due row, or none.
+func (s *suite) wantDue(want bool) {
+	s.Helper()
+	if st, err := s.Store.Depth(s.ctx); err != nil || st.Count[outbox.Pending] != 1 || st.OldestDue.IsZero() == want {
+		s.Fatalf("Depth = %+v, %v; want 1 pending row, due: %t", st, err, want)
+	}
 }
 
 func (s *suite) wantTrouble(want outbox.Trouble, detail string) {

@@ -1,9 +1,11 @@
 package outboxtest
 
 import (
+	"errors"
 	"strings"
 	"time"
 
+	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/outbox"
 )
 
@@ -14,6 +16,7 @@ var operatorCases = []testCase{
 	{name: "WhatIsUnknownIsNeverDiscarded", run: whatIsUnknownIsNeverDiscarded},
 	{name: "ADryRunChangesNothing", run: aDryRunChangesNothing},
 	{name: "ActsFitTheState", run: actsFitTheState},
+	{name: "NamedRowsAreAllActedOnOrNone", run: namedRowsAreAllActedOnOrNone},
 	{name: "ActsNeedANameAndAReason", run: actsNeedANameAndAReason},
 	{name: "HoldsCoverTheirScope", run: holdsCoverTheirScope},
 	{name: "StatusTellsCountsAgesAndLeaders", run: statusTellsCountsAgesAndLeaders},
@@ -146,6 +149,48 @@ func actsFitTheState(s *suite) {
 		s.wantState(seqs[i], want)
 	}
 	s.wantError("Discard of a missing row", s.Store.Discard(s.ctx, seqs[3]+1000, operator), outbox.ErrNotFound)
+}
+
+// OUT-012
+func namedRowsAreAllActedOnOrNone(s *suite) {
+	seqs := s.enqueueKeys("a", "b", "pending")
+	n, err := s.Store.Block(s.ctx, s.lead(), seqs[:2], refusal(outbox.OutcomeNeedsPerson))
+	s.want("Block", 2, n, err)
+	a, b, pending := seqs[0], seqs[1], seqs[2]
+	untouched := func(act string) {
+		s.Helper()
+		for _, seq := range []int64{a, b} {
+			if s.wantState(seq, outbox.Blocked); len(s.journal(seq)) != 0 {
+				s.Fatalf("%s, refused, left the journal %+v", act, s.journal(seq))
+			}
+		}
+	}
+	for name, do := range map[string]func(seqs ...int64) error{
+		"RequeueRows": func(seqs ...int64) error { return s.Store.RequeueRows(s.ctx, seqs, operator, 0) },
+		"DiscardRows": func(seqs ...int64) error { return s.Store.DiscardRows(s.ctx, seqs, operator) },
+	} {
+		s.wantError(name, do(b, a, pending), outbox.ErrState)
+		untouched(name)
+		s.wantError(name, do(a, b, pending+1000), outbox.ErrNotFound)
+		untouched(name)
+		var invalid *orbit.InvalidArgumentError
+		for _, bad := range [][]int64{nil, {a, b, a}, make([]int64, outbox.MaxRows+1)} {
+			if err := do(bad...); !errors.As(err, &invalid) || invalid.Field != "rows" {
+				s.Fatalf("%s of %d rows = %v, want a mistake in rows", name, len(bad), err)
+			}
+			untouched(name)
+		}
+	}
+	try := operator
+	try.DryRun = true
+	s.must("DiscardRows as a dry run", s.Store.DiscardRows(s.ctx, []int64{a, b}, try))
+	untouched("a dry run")
+	s.must("RequeueRows", s.Store.RequeueRows(s.ctx, []int64{b, a}, operator, 0))
+	for _, seq := range []int64{a, b} {
+		if s.wantState(seq, outbox.Pending); len(s.journal(seq)) != 1 {
+			s.Fatalf("journal is %+v, want one line", s.journal(seq))
+		}
+	}
 }
 
 func actsNeedANameAndAReason(s *suite) {

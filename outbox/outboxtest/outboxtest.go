@@ -42,6 +42,9 @@ type Store interface {
 
 	Requeue(ctx context.Context, seq int64, act outbox.Act, risks outbox.Risk) error
 	Discard(ctx context.Context, seq int64, act outbox.Act) error
+	RequeueRows(ctx context.Context, seqs []int64, act outbox.Act, risks outbox.Risk) error
+	DiscardRows(ctx context.Context, seqs []int64, act outbox.Act) error
+	Depth(context.Context) (outbox.Status, error)
 	Hold(ctx context.Context, target, queueID string, act outbox.Act) error
 	Unhold(ctx context.Context, target, queueID string, act outbox.Act) error
 	Holds(context.Context) ([]outbox.Hold, error)
