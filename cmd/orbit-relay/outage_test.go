@@ -86,6 +86,34 @@ func TestCheckFindsARightThatIsMissing(t *testing.T) {
 	}
 }
 
+// RFC 9110: the name of a scheme has no case, a token has.
+func TestTheSchemeOfATokenHasNoCase(t *testing.T) {
+	var h tokenHolder
+	h.set("sesame-open-sesame")
+	for header, want := range map[string]bool{
+		"Bearer sesame-open-sesame": true, "bearer sesame-open-sesame": true, "BEARER sesame-open-sesame": true,
+		"Bearer Sesame-open-sesame": false, "Basic sesame-open-sesame": false, "sesame-open-sesame": false, "": false,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", header)
+		if got := h.admits(r); got != want {
+			t.Errorf("%q is admitted: %t, want %t", header, got, want)
+		}
+	}
+}
+
+// The one metric of the program is documented.
+func TestTheMetricOfTheProgramIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	desc := (&openness{sources: newSupervisor(nil, false)}).desc().String()
+	if !strings.Contains(desc, `"orbit_relay_source_open"`) || !strings.Contains(desc, "{source}") || !strings.Contains(string(text), "| `orbit_relay_source_open` | gauge | `source` |") {
+		t.Errorf("documented is another metric than %s", desc)
+	}
+}
+
 // A supervised is a supervisor under a configuration that the test replaces.
 type supervised struct {
 	*supervisor

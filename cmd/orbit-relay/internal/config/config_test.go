@@ -119,6 +119,17 @@ sources:
 	}
 }
 
+func TestAMistakeInTheTokenNamesTheFieldThatIsThere(t *testing.T) {
+	for _, field := range []string{"token_env: SHORT", "token_file: $DIR/secret"} {
+		text := "listen: {" + field + "}\ntargets: {w: {url: \"https://x.example\", token_env: TOKEN}}\nsources: {s: {database: \"sqlite:x\"}}\n"
+		name, _, _ := strings.Cut(field, ":")
+		_, mistakes := config.Load(write(t, text), func(name string) string { return canary })
+		if len(mistakes) != 1 || !strings.Contains(mistakes[0].Error(), ":1: listen."+name+": ") {
+			t.Errorf("%s: mistakes %v", field, mistakes)
+		}
+	}
+}
+
 func TestAFileThatIsNoDocumentHasOneMistake(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "is empty",
