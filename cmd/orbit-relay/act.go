@@ -5,6 +5,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,6 +45,8 @@ func checkAct(a outbox.Act) error {
 	switch {
 	case a.Operator == "" || len(a.Operator) > 128:
 		return &orbit.InvalidArgumentError{Field: "operator", Rule: "must have 1 to 128 bytes"}
+	case !utf8.ValidString(a.Operator) || strings.ContainsFunc(a.Operator, unicode.IsControl):
+		return &orbit.InvalidArgumentError{Field: "operator", Rule: "must be UTF-8 without control characters"}
 	case a.Reason == "" || len(a.Reason) > 1024:
 		return &orbit.InvalidArgumentError{Field: "reason", Rule: "must have 1 to 1024 bytes"}
 	}

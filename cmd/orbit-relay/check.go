@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,9 +24,10 @@ func newCheck(env environment) *cobra.Command {
 		Use:   "check",
 		Short: "Check configuration, databases and task servers, all at once",
 		Long: `check takes the flags of run and reports every mistake in them, in the environment, in the
-configuration file and in the databases at once, with exit code 2; those of a file with
-their lines. If there is none it asks each task server who it is as run does before it
-sends anything: exit code 1 means that run would wait. It sends no row and leads no shard.`,
+configuration file, in the databases and in the rights of their users at once, with exit
+code 2; those of a file with their lines. If there is none it asks each task server who it is
+as run does before it sends anything: exit code 1 means that run would wait for a server or
+for a database. It sends no row and leads no shard.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return checkAll(cmd.Context(), env, &s, &out) },
 	}
 	s.register(cmd.Flags())
@@ -41,12 +44,17 @@ func checkAll(ctx context.Context, env environment, s *settings, out *cli.Format
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 	single := env.place.config == ""
+	away := outages{}
 	for i, err := range openAll(ctx, cfg.Sources) {
-		if err != nil && !single {
-			err = fmt.Errorf("sources.%s.database: %w", cfg.Sources[i].Name, err)
-		}
-		if err != nil && cfg.Sources[i].Database != "" {
+		name := cfg.Sources[i].Name
+		switch {
+		case err == nil || cfg.Sources[i].Database == "":
+		case !cli.IsUsage(err):
+			away[name] = err
+		case single:
 			mistakes = append(mistakes, err)
+		default:
+			mistakes = append(mistakes, fmt.Errorf("sources.%s.database: %w", name, err))
 		}
 	}
 	switch {
@@ -56,6 +64,9 @@ func checkAll(ctx context.Context, env environment, s *settings, out *cli.Format
 		return reportMistakes(out, mistakes)
 	}
 	e := examined{Checks: []check{{Name: "settings", Level: string(outbox.Fine), Detail: "flags, environment and database are right"}}}
+	if len(away) > 0 {
+		e.Checks = away.checks()
+	}
 	e.Checks = append(e.Checks, probeAll(ctx, cfg.Sources)...)
 	if err := out.Print(e, e.print); err != nil {
 		return err
@@ -88,17 +99,42 @@ func reportMistakes(out *cli.Format, mistakes []error) error {
 	return cli.Usage(fmt.Errorf("there are %d mistakes in the configuration", len(mistakes)))
 }
 
+// outages are the databases that cannot be opened now, by source: run would wait for them.
+type outages map[string]error
+
+func (o outages) checks() (all []check) {
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		all = append(all, check{Name: "database of source " + name, Level: string(outbox.Bad), Detail: o[name].Error()})
+	}
+	return all
+}
+
+// tryRights opens a database and tries whether its user may do what the relay does.
+func tryRights(ctx context.Context, s config.Source) error {
+	db, store, err := openSource(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	checks, err := store.Doctor(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range checks {
+		if c.Name == "rights" && c.Grade == outbox.Bad {
+			return cli.Usage(errors.New(c.Detail))
+		}
+	}
+	return nil
+}
+
 // openAll opens each database, side by side, and tells what is wrong with it.
 func openAll(ctx context.Context, sources []config.Source) []error {
 	errs := make([]error, len(sources))
 	var opening sync.WaitGroup
 	for i, s := range sources {
 		opening.Go(func() {
-			db, _, err := openSource(ctx, s)
-			if err == nil {
-				err = db.Close()
-			}
-			errs[i] = err
+			errs[i] = tryRights(ctx, s)
 		})
 	}
 	opening.Wait()

@@ -20,9 +20,10 @@ type exposition struct {
 	sources map[*prometheus.Registry]struct{}
 }
 
-func newExposition() *exposition {
+// newExposition shows besides which sources are open.
+func newExposition(sources *supervisor) *exposition {
 	e := &exposition{process: prometheus.NewRegistry(), sources: map[*prometheus.Registry]struct{}{}}
-	e.process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	e.process.MustRegister(&openness{sources: sources}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return e
 }
 

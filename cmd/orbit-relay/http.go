@@ -38,8 +38,8 @@ func (h *tokenHolder) set(token string) {
 // about the token.
 func (h *tokenHolder) admits(r *http.Request) bool {
 	digest := h.digest.Load()
-	token, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if digest == nil || !isBearer {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if digest == nil || !strings.EqualFold(scheme, "Bearer") { // RFC 9110 has schemes in any case
 		return false
 	}
 	presented := sha256.Sum256([]byte(token))

@@ -200,6 +200,7 @@ func TestTheInterfaceOfOperatorsRefuses(t *testing.T) {
 		want       string // in the body
 	}{
 		{"POST requeue", `{"operator":"anna","rows":[1]}`, 400, `"field":"reason"`},
+		{"POST requeue", `{"reason":"x","operator":"an\nna","rows":[1]}`, 400, `"field":"operator","rule":"must be UTF-8 without control characters"`},
 		{"POST requeue", `{"reason":"x","operator":"","rows":[1]}`, 400, `"field":"operator","rule":"must have 1 to 128 bytes"`},
 		{"POST requeue", `{` + act + `,"rows":[1],"force":true}`, 400, `"field":"force"`},
 		{"POST requeue", `{` + act + `,"rows":[1],"rows":[2]}`, 400, `"field":"rows"`},

@@ -30,7 +30,7 @@ func serveAll(parts *run.Group, l config.Listen, sources *supervisor) error {
 		return nil
 	}
 	if l.Metrics != "" {
-		sources.metrics = newExposition()
+		sources.metrics = newExposition(sources)
 		listener, err := net.Listen("tcp", l.Metrics)
 		if err := add("--metrics-address", listener, err, sources.metrics.handler(), 5*time.Second); err != nil {
 			return err

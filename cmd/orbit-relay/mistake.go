@@ -2,11 +2,13 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 
 	"github.com/go-sql-driver/mysql"
 	"modernc.org/sqlite"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/outbox"
 )
 
@@ -22,6 +24,17 @@ func isMistake(err error) bool {
 	}
 	var invalid *orbit.InvalidArgumentError
 	return errors.As(err, &invalid) || isDenied(err)
+}
+
+// isWrongDatabase tells which errors of opening a database no repetition mends: a user or a
+// file that is not there, a password that is wrong, an outbox that is missing or of another
+// version. A server that cannot be reached or has no connection left is another matter.
+func isWrongDatabase(err error) bool {
+	const unknownDatabase = 1049
+	var my *mysql.MySQLError
+	var version *migrations.VersionError
+	return isDenied(err) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &version) ||
+		errors.As(err, &my) && my.Number == unknownDatabase
 }
 
 // isDenied reports whether the database refuses the user the statement.

@@ -23,7 +23,7 @@ func newOnce(env environment) *cobra.Command {
 		Short: "Send what is due, then exit",
 		Long: `once sends what is due, settles it, prints what it did and exits: for cron and tests.
 It exits 0 if every row that was due has its answer, and 1 if rows were left, such as
-those with an unknown outcome or of a full queue. A shard that another relay leads is
+those with an unknown outcome or of a full queue, or if the database cannot be reached. A shard that another relay leads is
 left to that relay. With --config it does so for each source, side by side.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return relayOnce(cmd.Context(), env, &s) },
 	}
@@ -67,7 +67,7 @@ func relayOnce(ctx context.Context, env environment, s *settings) error {
 func drain(ctx context.Context, w io.Writer, log *slog.Logger, source config.Source) error {
 	db, store, err := openSource(ctx, source)
 	if err != nil {
-		return cli.Usage(err)
+		return err
 	}
 	defer db.Close()
 	source.Relay.Log = log.With("source", source.Name)

@@ -47,12 +47,10 @@ func relayUntilStopped(ctx context.Context, env environment, s *settings) error 
 		return cli.Usage(oneLine(mistakes...))
 	}
 	single := env.place.config == ""
-	if single { // a mistake in the one address there is ends the program
-		db, _, err := openSource(ctx, cfg.Sources[0])
-		if err != nil {
-			return cli.Usage(err)
+	if single { // a mistake in the one address there is ends the program, an outage does not
+		if err := tryOnce(ctx, cfg.Sources[0]); cli.IsUsage(err) {
+			return err
 		}
-		db.Close()
 	}
 	log := slog.New(slog.NewTextHandler(env.Err, nil))
 	sources := newSupervisor(log, single)

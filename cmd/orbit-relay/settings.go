@@ -120,6 +120,9 @@ func (s *settings) readFlags(env environment) (cfg config.Config, mistakes []err
 	note(err)
 	source.Targets = []config.Target{target}
 	note(s.cfg.Validate())
+	if s.cfg.Retain < 0 && s.cfg.Retain != config.Forever {
+		note(errors.New("--" + config.RetainRule))
+	}
 	listen := s.listen
 	listen.Token, err = readOperatorToken(env)
 	note(err)

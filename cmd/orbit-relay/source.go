@@ -17,8 +17,19 @@ import (
 const minSchema, maxSchema = 3, 3
 
 // openSource opens the database of a source and makes sure that the outbox is there in a
-// version that this program knows.
+// version that this program knows. Its error is one of [cli.Usage] if no repetition mends it.
 func openSource(ctx context.Context, s config.Source) (*sqldb.DB, *outbox.Store, error) {
+	if err := drivers.Validate(s.Database); err != nil {
+		return nil, nil, cli.Usage(err)
+	}
+	db, store, err := tryOpen(ctx, s)
+	if isWrongDatabase(err) {
+		return nil, nil, cli.Usage(err)
+	}
+	return db, store, err
+}
+
+func tryOpen(ctx context.Context, s config.Source) (*sqldb.DB, *outbox.Store, error) {
 	db, err := drivers.OpenExisting(ctx, s.Database)
 	if err != nil {
 		return nil, nil, err
@@ -55,11 +66,7 @@ func openOutbox(ctx context.Context, env environment) (*sqldb.DB, *outbox.Store,
 	if err != nil {
 		return nil, nil, cli.Usage(err)
 	}
-	db, store, err := openSource(ctx, s)
-	if err != nil {
-		return nil, nil, cli.Usage(err)
-	}
-	return db, store, nil
+	return openSource(ctx, s)
 }
 
 // chosen returns the source that an operator means.

@@ -34,6 +34,17 @@ type sourceRun struct {
 // openTimeout bounds one try to open a database that does not answer.
 const openTimeout = 15 * time.Second
 
+// tryOnce opens the database of a source and closes it again.
+func tryOnce(ctx context.Context, s config.Source) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	db, _, err := openSource(ctx, s)
+	if err != nil {
+		return err
+	}
+	return db.Close()
+}
+
 // run serves the source until ctx ends. A database that cannot be opened is tried again: a
 // relay outlives its database.
 func (r *sourceRun) run(ctx context.Context) error {
@@ -122,6 +133,11 @@ func (r *sourceRun) set(store *outbox.Store, forward *relay.Relay) {
 	if store != nil {
 		r.lastErr = ""
 	}
+}
+
+func (r *sourceRun) isOpen() bool {
+	store, _, _ := r.opened()
+	return store != nil
 }
 
 // opened returns store and relay, or nil and why the database is not open.

@@ -38,6 +38,10 @@ func newStrait(t *testing.T, server string) *strait {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newStraitOn(t, listener, server)
+}
+
+func newStraitOn(t *testing.T, listener net.Listener, server string) *strait {
 	s := &strait{listener: listener, server: server}
 	s.running.Go(s.accept)
 	t.Cleanup(func() {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"reflect"
@@ -23,12 +24,13 @@ type supervisor struct {
 
 	mu      sync.Mutex
 	running map[string]*sourceRun
+	ending  map[string]*sourceRun // removed, and not at their end yet
 	all     sync.WaitGroup
 	left    []error // by sources that ended with the process
 }
 
 func newSupervisor(log *slog.Logger, single bool) *supervisor {
-	return &supervisor{log: log, single: single, running: map[string]*sourceRun{}}
+	return &supervisor{log: log, single: single, running: map[string]*sourceRun{}, ending: map[string]*sourceRun{}}
 }
 
 // run serves cfg until ctx ends, and what load returns after each reload that has no
@@ -43,6 +45,9 @@ func (s *supervisor) run(ctx context.Context, cfg config.Config, reload <-chan o
 			if next.Listen.Places() != cfg.Listen.Places() && len(mistakes) == 0 {
 				mistakes = append(mistakes, errors.New("listen: the addresses cannot change while the relay runs: restart it"))
 			}
+			if len(mistakes) == 0 {
+				mistakes = s.tryMoved(ctx, next)
+			}
 			for _, m := range mistakes {
 				s.log.Error("configuration refused, the old one goes on", "err", m)
 			}
@@ -53,6 +58,26 @@ func (s *supervisor) run(ctx context.Context, cfg config.Config, reload <-chan o
 	}
 	s.all.Wait()
 	return errors.Join(s.left...)
+}
+
+// tryMoved opens the databases of sources that are served well now and are to have another
+// address, side by side. What it cannot open is a mistake: such a source goes on as it is.
+func (s *supervisor) tryMoved(ctx context.Context, next config.Config) []error {
+	errs := make([]error, len(next.Sources))
+	var trying sync.WaitGroup
+	for i, c := range next.Sources {
+		old := s.find(c.Name)
+		if old == nil || old.config.Database == c.Database || !old.isOpen() {
+			continue
+		}
+		trying.Go(func() {
+			if err := tryOnce(ctx, c); err != nil {
+				errs[i] = fmt.Errorf("sources.%s.database: %w", c.Name, err)
+			}
+		})
+	}
+	trying.Wait()
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // apply starts, stops and replaces sources until they are those of cfg. Unchanged ones are
@@ -67,6 +92,7 @@ func (s *supervisor) apply(ctx context.Context, cfg config.Config) {
 		if !slices.ContainsFunc(cfg.Sources, func(c config.Source) bool { return c.Name == name }) {
 			r.stop()
 			delete(s.running, name)
+			s.ending[name] = r
 			changes.removed = append(changes.removed, name)
 		}
 	}
@@ -74,6 +100,7 @@ func (s *supervisor) apply(ctx context.Context, cfg config.Config) {
 		old := s.running[c.Name]
 		switch {
 		case old == nil:
+			old = s.ending[c.Name] // of a source that comes back soon
 			changes.added = append(changes.added, c.Name)
 		case reflect.DeepEqual(old.config, c):
 			changes.kept = append(changes.kept, c.Name)
@@ -98,6 +125,7 @@ func (s *supervisor) start(process context.Context, c config.Source, before *sou
 	}
 	r := &sourceRun{config: c, log: log, metrics: s.metrics, labelled: !s.single, stop: stop, done: make(chan struct{}), operations: newOperations()}
 	s.all.Go(func() {
+		defer s.forget(r)
 		defer close(r.done)
 		defer stop()
 		if before != nil {
@@ -108,6 +136,15 @@ func (s *supervisor) start(process context.Context, c config.Source, before *sou
 		}
 	})
 	return r
+}
+
+// forget drops a run that has ended, if it was removed.
+func (s *supervisor) forget(r *sourceRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending[r.config.Name] == r {
+		delete(s.ending, r.config.Name)
+	}
 }
 
 // note keeps what a source had to leave when the process ended: its exit code tells. A source

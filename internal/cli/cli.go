@@ -85,8 +85,7 @@ func (p Program) Run(ctx context.Context, args []string, env Environment) int {
 		return 0
 	}
 	fmt.Fprintf(env.Err, "%s: %v\n", root.Name(), err)
-	var mistake usageError
-	if errors.As(err, &mistake) || p.Mistakes != nil && p.Mistakes(err) {
+	if IsUsage(err) || p.Mistakes != nil && p.Mistakes(err) {
 		return ExitUsage
 	}
 	return ExitFailure
@@ -143,6 +142,12 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Usage marks err as a mistake of the caller: the program exits with ExitUsage.
 func Usage(err error) error { return usageError{err} }
+
+// IsUsage reports whether err is marked so.
+func IsUsage(err error) bool {
+	var mistake usageError
+	return errors.As(err, &mistake)
+}
 
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {

@@ -34,6 +34,9 @@ type shownMetric struct {
 func exportedMetrics(t *testing.T) map[string]shownMetric {
 	t.Helper()
 	all := documentedMetrics(t, "Metrics of a server")
+	for name, m := range documentedMetrics(t, "Metrics of the program orbit-relay") {
+		all[name] = m // held to the code by a test of the program
+	}
 	registry := prometheus.NewRegistry()
 	relaymetrics.New(registry).Show(&relay.Relay{})
 	for section, c := range map[string]prometheus.Collector{
@@ -44,6 +47,9 @@ func exportedMetrics(t *testing.T) map[string]shownMetric {
 			m, told := documented[name]
 			if slices.Sort(m.labels); !told || !slices.Equal(labels, m.labels) {
 				t.Errorf("docs/observability.md, %q, has %s with labels %v, the code with %v", section, name, m.labels, labels)
+			}
+			if section == "Metrics of a relay" {
+				labels = append(labels, "source") // by the program, for each source of a file
 			}
 			all[name] = shownMetric{labels, m.histogram}
 			delete(documented, name)
@@ -206,6 +212,29 @@ func TestAlertRulesAreTrue(t *testing.T) {
 		if !seen[m[1]] {
 			t.Errorf("docs/outbox-guide.md tells of %s, which there is not", m[1])
 		}
+	}
+}
+
+// REL-021: one source of many that stands still is not hidden by the others.
+func TestAlertRulesTellSourcesApart(t *testing.T) {
+	seen := 0
+	for _, r := range rules(t) {
+		if !strings.HasPrefix(r.Alert, "OrbitRelay") && !strings.HasPrefix(r.Alert, "OrbitOutbox") || strings.HasPrefix(r.Expr, "absent(") {
+			continue
+		}
+		seen++
+		groups := grouping.FindAllStringSubmatch(r.Expr, -1)
+		for _, g := range groups {
+			if !strings.HasPrefix(g[1], "job, source") {
+				t.Errorf("%s groups by %s", r.Alert, g[1])
+			}
+		}
+		if len(groups) == 0 || !strings.Contains(r.Annotations["summary"], "$labels.source") {
+			t.Errorf("%s does not tell the source", r.Alert)
+		}
+	}
+	if seen < 10 {
+		t.Errorf("found %d rules: are they read rightly?", seen)
 	}
 }
 

@@ -48,8 +48,29 @@ func open(ctx context.Context, address string, m mode) (*sqldb.DB, error) {
 	case "sqlite":
 		return openSQLite(ctx, rest, m.create)
 	}
-	return nil, errors.New("database address must begin with \"mysql:\" or \"sqlite:\"")
+	return nil, errKind
 }
+
+// Validate reads an address without connecting to anything. Its error never shows the
+// password.
+func Validate(address string) error {
+	kind, rest, _ := strings.Cut(address, ":")
+	var err error
+	switch kind {
+	case "mysql":
+		_, err = connectorOf(rest, false)
+	case "sqlite":
+		_, err = sqlitePath(rest)
+	default:
+		return errKind
+	}
+	if err != nil {
+		return fmt.Errorf("database address: %w", err)
+	}
+	return nil
+}
+
+var errKind = errors.New("database address must begin with \"mysql:\" or \"sqlite:\"")
 
 // FromEnvironment returns the address that the environment names (CLI-004): get reads a
 // variable, databaseName is the variable that holds an address, dsnName the one that

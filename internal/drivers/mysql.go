@@ -35,24 +35,33 @@ const (
 )
 
 func openMySQL(ctx context.Context, dsn string, patient bool) (*sqldb.DB, error) {
-	cfg, err := mysqlConfig(dsn, patient)
+	of, err := connectorOf(dsn, patient)
 	if err != nil {
 		return nil, fmt.Errorf("database address: %w", err)
 	}
-	inner, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("database address: %w", dsnError(err, dsn))
-	}
-	pool := sql.OpenDB(&connector{inner: inner, patient: patient})
+	pool := sql.OpenDB(of)
 	pool.SetMaxOpenConns(maxConnections)
 	pool.SetMaxIdleConns(maxConnections)
 	pool.SetConnMaxLifetime(maxLifetime)
 	pool.SetConnMaxIdleTime(maxIdle)
 	if err := checkServer(ctx, pool); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("database at %s: %w", cfg.Addr, conceal(err, cfg.Passwd))
+		return nil, fmt.Errorf("database at %s: %w", of.address, conceal(err, of.password))
 	}
 	return sqldb.New(sqldb.MySQL, pool, pool), nil
+}
+
+// connectorOf reads a DSN and connects to nothing.
+func connectorOf(dsn string, patient bool) (*connector, error) {
+	cfg, err := mysqlConfig(dsn, patient)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, dsnError(err, dsn)
+	}
+	return &connector{inner: inner, patient: patient, address: cfg.Addr, password: cfg.Passwd}, nil
 }
 
 // mysqlConfig reads a DSN, refuses what would break Orbit's promises and fills defaults.
@@ -171,18 +180,12 @@ func dsnError(err error, dsn string) error {
 	return errors.New("the DSN is not of the form user:password@tcp(host:3306)/database")
 }
 
-// conceal returns err without the password, should the server or the driver quote it.
-func conceal(err error, password string) error {
-	if password == "" || !strings.Contains(err.Error(), password) {
-		return err
-	}
-	return errors.New(strings.ReplaceAll(err.Error(), password, "***"))
-}
-
 // A connector prepares every new connection for Orbit.
 type connector struct {
-	inner   driver.Connector
-	patient bool
+	inner    driver.Connector
+	patient  bool
+	address  string
+	password string
 }
 
 // MySQL has transaction_isolation, MariaDB before 11.1 only tx_isolation; each server

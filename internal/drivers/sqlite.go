@@ -88,10 +88,21 @@ func createPrivate(path string) error {
 func mustExist(path string) error {
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no %s: check the path, orbit-migrate up makes it", path)
+		return missingFile(path)
 	}
 	return err
 }
+
+// A missingFile is the path of a database that is not there. It is [fs.ErrNotExist].
+type missingFile string
+
+// Error implements error.
+func (m missingFile) Error() string {
+	return fmt.Sprintf("there is no %s: check the path, orbit-migrate up makes it", string(m))
+}
+
+// Is implements what [errors.Is] asks for.
+func (m missingFile) Is(target error) bool { return target == fs.ErrNotExist }
 
 func sqliteDSN(path, txlock string, pragmas ...string) string {
 	query := url.Values{"mode": {"rw"}, "_txlock": {txlock}, "_busy_timeout": {"5000"}, "_pragma": pragmas}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/relay"
@@ -31,6 +32,12 @@ type Source struct {
 	Targets     []Target
 	Relay       relay.Config // without hook, observer and log
 }
+
+// Forever is the one negative value of how long delivered rows are kept. Any other is a slip.
+const Forever = -time.Second
+
+// RetainRule is what holds for it.
+const RetainRule = "retain must be more than zero, or -1s to keep delivered rows for ever"
 
 // MinConnections is the least that a source's pool may be: a leader renews its lease, reads,
 // settles and reads the operators' holds at the same time.

@@ -88,6 +88,8 @@ sources:
   empty:
   odd: {database: 17, targets: [], password_env: TOKEN}
   raw: {database_env: TOKEN}
+  slip: {database: "mysql:foo"}
+  brief: {database: "sqlite:x", relay: {retain: -2s}}
   alias: &x {database: "sqlite:x"}
 `
 	_, mistakes := config.Load(write(t, text), environment)
@@ -108,10 +110,22 @@ sources:
 		"relay.yaml:17: sources.a b: the name of a source", "relay.yaml:17: sources.a b.database: must not stand beside",
 		"relay.yaml:18: sources.slow.relay: send_timeout 2s must be more than zero and at most 0.6 of lease 1s",
 		"relay.yaml:19: sources.empty: must be a mapping", "relay.yaml:20: sources.odd.database: must be a text", "relay.yaml:20: sources.odd.targets: must name at least one",
-		"relay.yaml:21: sources.raw.database: must begin with", "relay.yaml:22: sources.alias: must be written out",
+		"relay.yaml:21: sources.raw.database: must begin with", "relay.yaml:24: sources.alias: must be written out",
+		"relay.yaml:22: sources.slip.database: invalid DSN", "relay.yaml:23: sources.brief.relay: retain must be",
 	} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("no mistake is %q:\n%s", want, &all)
+		}
+	}
+}
+
+func TestAMistakeInTheTokenNamesTheFieldThatIsThere(t *testing.T) {
+	for _, field := range []string{"token_env: SHORT", "token_file: $DIR/secret"} {
+		text := "listen: {" + field + "}\ntargets: {w: {url: \"https://x.example\", token_env: TOKEN}}\nsources: {s: {database: \"sqlite:x\"}}\n"
+		name, _, _ := strings.Cut(field, ":")
+		_, mistakes := config.Load(write(t, text), func(name string) string { return canary })
+		if len(mistakes) != 1 || !strings.Contains(mistakes[0].Error(), ":1: listen."+name+": ") {
+			t.Errorf("%s: mistakes %v", field, mistakes)
 		}
 	}
 }

@@ -79,6 +79,9 @@ func (f *file) readListen(n *yaml.Node, path string) {
 		return // rules of fields that were not read would be beside the point
 	}
 	for _, b := range l.Complete() {
+		if b.Field == token.what {
+			b.Field = token.field()
+		}
 		f.at(path+"."+b.Field, b.Rule)
 	}
 	f.config.Listen = l
@@ -171,6 +174,9 @@ func (f *file) targetsOf(path string, names []string) (targets []Target) {
 
 // checkRelay holds the numbers of a source against each other, in the words of the file.
 func (f *file) checkRelay(path string, c relay.Config) {
+	if c.Retain < 0 && c.Retain != Forever {
+		f.at(path+".relay", RetainRule)
+	}
 	err := c.Validate()
 	if err == nil {
 		return

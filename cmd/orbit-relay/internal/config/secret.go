@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/drivers"
 )
 
 // maxSecret bounds a file with a secret, in bytes.
@@ -21,6 +22,14 @@ type reference struct {
 }
 
 func (r reference) given() bool { return r.file != "" || r.env != "" }
+
+// field is the name of the field that is given.
+func (r reference) field() string {
+	if r.file != "" {
+		return r.what + "_file"
+	}
+	return r.what + "_env"
+}
 
 // secret reads what a reference names; empty without one, or after a mistake.
 func (f *file) secret(path string, r reference) string {
@@ -103,9 +112,13 @@ func (f *file) database(path string, r databaseReference) string {
 	return ""
 }
 
+// checked returns an address that can be read; empty after a mistake.
 func (f *file) checked(field, address string) string {
-	if kind, _, _ := strings.Cut(address, ":"); address != "" && kind != "mysql" && kind != "sqlite" {
-		f.at(field, `must begin with "mysql:" or "sqlite:"`)
+	if address == "" {
+		return "" // told already
+	}
+	if err := drivers.Validate(address); err != nil {
+		f.at(field, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "database address "), "database address: "))
 		return ""
 	}
 	return address
@@ -114,7 +127,11 @@ func (f *file) checked(field, address string) string {
 // withPassword puts the password where the driver's DSN has it: user:password@network.
 func (f *file) withPassword(path string, r databaseReference) string {
 	field := path + ".database"
-	dsn, isMySQL := strings.CutPrefix(f.checked(field, r.plain), "mysql:")
+	plain := f.checked(field, r.plain)
+	if plain == "" {
+		return ""
+	}
+	dsn, isMySQL := strings.CutPrefix(plain, "mysql:")
 	if !isMySQL {
 		if r.password.given() {
 			f.at(path+"."+"password_file", "goes with a MySQL database only")
