@@ -228,6 +228,27 @@ func TestAssertionsFailForWhatIsNotSo(t *testing.T) {
 	}
 }
 
+// Cancels stand in the same table and are no messages.
+func TestAssertionsPassOverCancels(t *testing.T) { // OUT-022
+	db := dbtest.Open(t, dbtest.SQLite, migrations.Outbox)
+	box, err := outbox.New(outbox.SQLite, outbox.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Write().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	_, err = box.EnqueueCancel(t.Context(), tx, outbox.Cancel{
+		Key: "k", Target: "shop", TaskID: strings.Repeat("a", 32), Request: orbit.CancelTaskRequest{ExpectedRevision: 1, Reason: "withdrawn"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outboxtest.RequireNothingEnqueued(t, outboxtest.In(tx), outboxtest.Match{})
+}
+
 // A service declares what it needs, and its test gives it a Fake.
 type orders struct {
 	box interface {

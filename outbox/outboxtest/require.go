@@ -123,7 +123,7 @@ type Querier interface {
 
 // In reads the outbox of a database: a transaction sees its own messages before they are
 // committed, a pool only committed ones. At most 1,000 messages are read, delivered ones among
-// them; more are an error.
+// them; more are an error. Cancels are no messages: they are passed over.
 func In(q Querier) Reader { return table{q} }
 
 type table struct{ Querier }
@@ -134,8 +134,9 @@ func (t table) Messages(ctx context.Context) (all []Enqueued, err error) {
 	rows, err := t.QueryContext(ctx, `
 SELECT seq, target, idempotency_key, request, traceparent, COALESCE(not_before, 0), COALESCE(not_after, 0)
 FROM orbit_outbox
+WHERE operation = ?
 ORDER BY seq
-LIMIT ?`, maxRead+1)
+LIMIT ?`, int64(outbox.OperationSubmit), maxRead+1)
 	if err != nil {
 		return nil, err
 	}
