@@ -159,7 +159,8 @@ func (p *play) submit(key string) string {
 // A foreign is a connection of a worker that knows the document only.
 type foreign struct {
 	*play
-	ws *websocket.Conn
+	ws    *websocket.Conn
+	early []byte // an assignment that came before an answer
 }
 
 func (p *play) connect() *foreign {
@@ -170,7 +171,7 @@ func (p *play) connect() *foreign {
 		p.Fatal(err)
 	}
 	p.Cleanup(func() { ws.Close() })
-	return &foreign{p, ws}
+	return &foreign{play: p, ws: ws}
 }
 
 // say says the nth example of a type about an attempt, and returns its id.
@@ -202,11 +203,7 @@ func (c *foreign) say(kind string, n int, a wire.Attempt) string {
 // hear waits for a frame of a type and reads it into a value.
 func hear[M any](c *foreign, kind, ref string) (m M) {
 	c.Helper()
-	c.ws.SetReadDeadline(time.Now().Add(time.Minute))
-	_, text, err := c.ws.ReadMessage()
-	if err != nil {
-		c.Fatalf("waiting for %s: %v", kind, err)
-	}
+	text := c.next(kind)
 	var e wire.Envelope
 	if err := errors.Join(wiretest.Check(wiretest.Server, text), json.Unmarshal(text, &e)); err != nil {
 		c.Fatalf("%s: %v", text, err)
@@ -224,6 +221,29 @@ func hear[M any](c *foreign, kind, ref string) (m M) {
 		c.Fatal(err)
 	}
 	return m
+}
+
+// next reads the next frame. An assignment may come at any time, before an answer too: it
+// waits until it is asked for.
+func (c *foreign) next(kind string) (text []byte) {
+	c.Helper()
+	if kind == wire.TypeAssign && c.early != nil {
+		text, c.early = c.early, nil
+		return text
+	}
+	c.ws.SetReadDeadline(time.Now().Add(time.Minute))
+	for {
+		_, text, err := c.ws.ReadMessage()
+		if err != nil {
+			c.Fatalf("waiting for %s: %v", kind, err)
+		}
+		var e wire.Envelope
+		if err := json.Unmarshal(text, &e); err == nil && e.Type == wire.TypeAssign && kind != wire.TypeAssign && c.early == nil {
+			c.early = text
+			continue
+		}
+		return text
+	}
 }
 
 // ask says the nth example of a type and returns its answer.
