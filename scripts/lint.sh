@@ -12,6 +12,12 @@ if [[ -n $unformatted ]]; then
   exit 1
 fi
 
+# missing says what was not checked for want of a network. In CI that is a failure.
+missing() {
+  echo "lint: $1" >&2
+  [[ -z ${CI:-} ]] || exit 1
+}
+
 # The benches and some examples are modules of their own, whose libraries are fetched once.
 # When go.mod has changed, theirs may have to follow: go mod tidy in their folder.
 for module in bench/go.mod examples/*/go.mod; do
@@ -19,14 +25,14 @@ for module in bench/go.mod examples/*/go.mod; do
   if (cd "$folder" && "$go" mod download) 2>/dev/null; then
     (cd "$folder" && "$go" vet ./...)
   else
-    echo "lint: the libraries of $folder could not be fetched, so it was not checked" >&2
+    missing "the libraries of $folder could not be fetched, so it was not checked"
   fi
 done
 
 bin=$PWD/.cache/bin/staticcheck-${STATICCHECK##*@}
 mkdir -p "$bin"
 if [[ ! -x $bin/staticcheck ]] && ! GOBIN=$bin "$go" install "$STATICCHECK" 2>"$bin/install.log"; then
-  echo "lint: staticcheck could not be fetched, so only gofmt and go vet were run" >&2
+  missing "staticcheck could not be fetched, so only gofmt and go vet were run"
   exit 0
 fi
 "$bin/staticcheck" ./...
