@@ -17,8 +17,18 @@ const (
 	traceUnknown              // the catalogue cannot tell
 )
 
-// look asks the catalogue how much of s is in force.
+// look asks the catalogue how much of s is in force. It asks for one effect at a time: a
+// statement of a crashed runner that ends in between, and comes into force whole, seems to
+// be there in part. It does so once, thus a second look tells.
 func look(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect, s statement) (trace, error) {
+	t, err := glance(ctx, q, d, s)
+	if err == nil && t == tracePart {
+		return glance(ctx, q, d, s)
+	}
+	return t, err
+}
+
+func glance(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect, s statement) (trace, error) {
 	if len(s.effects) == 0 {
 		return traceUnknown, nil
 	}

@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/drivers"
+	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
 )
 
@@ -153,6 +155,39 @@ func TestUpGoesOnAfterItsProcessWasKilledInsideAnAlter(t *testing.T) {
 				t.Fatalf("Up after the kill: %v", err)
 			}
 			equal(t, "definition of", schema(t, db), schema(t, dbtest.Open(t, engine, migrations.Server)))
+		})
+	}
+}
+
+// A meanwhile lets something happen between the first question to the database and the second.
+type meanwhile struct {
+	sqldb.Querier
+	asked int
+	then  func()
+}
+
+func (m *meanwhile) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if m.asked++; m.asked == 2 {
+		m.then()
+	}
+	return m.Querier.QueryRowContext(ctx, query, args...)
+}
+
+// MIG-014: a statement that the server ends while the next runner looks for it is done: it
+// was nowhere at the first question and is there at the others.
+func TestAStatementThatEndsWhileItIsLookedForIsDone(t *testing.T) {
+	const alter = "ALTER TABLE task ADD COLUMN a INT NULL, ADD COLUMN b INT NULL, ADD COLUMN c INT NULL"
+	for _, engine := range []string{dbtest.MySQL, dbtest.MariaDB} {
+		t.Run(engine, func(t *testing.T) {
+			db := dbtest.Open(t, engine, migrations.Server)
+			q := &meanwhile{Querier: db.Write(), then: func() {
+				if _, err := db.Write().ExecContext(t.Context(), alter); err != nil {
+					t.Fatal(err)
+				}
+			}}
+			if whole, err := migrations.SeenWhole(t.Context(), q, db.Dialect(), alter); err != nil || !whole {
+				t.Errorf("seen whole: %v, %v, want true", whole, err)
+			}
 		})
 	}
 }

@@ -28,3 +28,9 @@ func Statements(set Set, d *sqldb.Dialect) ([]int, error) {
 	}
 	return counts, nil
 }
+
+// SeenWhole says whether the catalogue shows the whole of an SQL statement.
+func SeenWhole(ctx context.Context, q sqldb.Querier, d *sqldb.Dialect, text string) (bool, error) {
+	t, err := look(ctx, q, d, parse(text))
+	return t == traceWhole, err
+}
