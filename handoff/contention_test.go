@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/orbitkit/orbit/handoff"
+	"github.com/orbitkit/orbit/internal/bubble"
 )
 
 // A takeFunc is a store that can only be taken from. n counts the takers.
@@ -106,7 +106,7 @@ func TestAContestEndsInTime(t *testing.T) {
 			return nil
 		})
 	}
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		defer close(hang)
 		begun := time.Now()
@@ -136,7 +136,7 @@ func TestAContestEndsInTime(t *testing.T) {
 
 // HAND-070: the takers are at the store all at the same time.
 func TestTakersMeetAtTheStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		all := make(chan struct{})
 		s := takes(func(ctx context.Context, n int64) error {
 			if n == int64(len(same)) {

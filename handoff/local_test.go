@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/orbitkit/orbit/handoff"
+	"github.com/orbitkit/orbit/internal/bubble"
 )
 
 // AMB-048, HAND-087: a snapshot shows what is stored, Check what is overdue, and the next
@@ -102,7 +102,7 @@ func TestADeskGoesByTheSystemsClock(t *testing.T) {
 		"no option": handoff.NewLocalDesk(), "nil clock": handoff.NewLocalDesk(handoff.WithClock(nil)),
 		"nil option": handoff.NewLocalDesk(nil), "zero": new(handoff.LocalDesk),
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			h, err := desk.Offer(t.Context(), valid())
 			if err != nil || !h.Deadline.Equal(time.Now().Add(time.Minute)) {
 				t.Errorf("%s: %+v, %v", name, h, err)

@@ -15,6 +15,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/bubble"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
@@ -29,8 +30,8 @@ func init() {
 	})
 }
 
-// A bubble is a world in which time passes when nobody has anything to do.
-type bubble struct {
+// A timelapse is a world in which time passes when nobody has anything to do.
+type timelapse struct {
 	*world
 	tap    tap
 	client *orbit.Client
@@ -39,9 +40,9 @@ type bubble struct {
 
 // inBubble runs f where a minute costs nothing: database, server and relay share the
 // clock of the bubble.
-func inBubble(t *testing.T, f func(t *testing.T, b *bubble)) {
+func inBubble(t *testing.T, f func(t *testing.T, b *timelapse)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		db := dbtest.Open(t, dbtest.SQLite, migrations.Outbox)
 		d := *sqldb.SQLite
 		d.Clock = "bubble_now()"
@@ -49,7 +50,7 @@ func inBubble(t *testing.T, f func(t *testing.T, b *bubble)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &bubble{world: &world{t: t, db: db, box: box, fake: &orbitFake{tasks: map[string]fakeTask{}}}}
+		b := &timelapse{world: &world{t: t, db: db, box: box, fake: &orbitFake{tasks: map[string]fakeTask{}}}}
 		b.store = b.tap.openAs(t, db, &d)
 		line := newWire()
 		server := &http.Server{Handler: b.fake.handler()}
@@ -73,7 +74,7 @@ func inBubble(t *testing.T, f func(t *testing.T, b *bubble)) {
 }
 
 // start runs a relay with the default configuration, but for what cfg sets.
-func (b *bubble) start(cfg relay.Config) (*relay.Relay, func()) {
+func (b *timelapse) start(cfg relay.Config) (*relay.Relay, func()) {
 	b.t.Helper()
 	r, err := relay.New(b.store, []relay.Target{{Name: "main", Client: b.client}}, cfg)
 	if err != nil {
@@ -137,7 +138,7 @@ func TestRetryAfterIsHonouredInBothFormsAndClamped(t *testing.T) {
 	for _, test := range tests {
 		for batch := 1; batch == 1 || batch == 2 && test.batch; batch++ {
 			t.Run(fmt.Sprintf("%s, %d rows", test.name, batch), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, b *bubble) {
+				inBubble(t, func(t *testing.T, b *timelapse) {
 					_, stop := b.start(relay.Config{Poll: time.Hour, Hook: &b.hook}) // no poll helps out
 					defer stop()
 					b.untilState(b.enqueueKeys("warm-up")[0], outbox.Delivered)
@@ -175,7 +176,7 @@ func TestRetryAfterIsHonouredInBothFormsAndClamped(t *testing.T) {
 }
 
 // untilDelivered waits in the bubble's time, which is free.
-func (b *bubble) untilDelivered(seq int64) {
+func (b *timelapse) untilDelivered(seq int64) {
 	b.t.Helper()
 	for range 10_000 {
 		if b.row(seq).State == outbox.Delivered {
@@ -189,7 +190,7 @@ func (b *bubble) untilDelivered(seq int64) {
 // REL-022: while renewals fail, nothing is sent that could outlive the lease; when they
 // work again, sending goes on.
 func TestNothingIsSentThatCouldOutliveTheLease(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		var down atomic.Bool
 		var renewed, failed atomic.Int64 // when, in microseconds
 		b.tap.fails = func(query string) bool {
@@ -231,7 +232,7 @@ func TestNothingIsSentThatCouldOutliveTheLease(t *testing.T) {
 
 // REL-014: an outage is outlived, however long, with bounded pauses.
 func TestAnHourOfOutageIsOutlived(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		_, stop := b.start(relay.Config{Poll: time.Minute, Lease: time.Hour})
 		defer stop()
 		b.untilDelivered(b.enqueueKeys("warm-up")[0])
@@ -259,7 +260,7 @@ func TestAnHourOfOutageIsOutlived(t *testing.T) {
 
 // OUT-014: a row that nobody can deliver ends before the server forgets its key.
 func TestARowIsBlockedBeforeItsKeyIsForgotten(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		seq := b.enqueueKeys("subject")[0]
 		b.exec("UPDATE orbit_outbox SET window_from = ? WHERE seq = ?", time.Now().Add(10*time.Minute-89*24*time.Hour).UnixMicro(), seq)
 		b.fake.answer = func(send) reply { return reply{status: 503, code: orbit.CodeUnavailable} }
@@ -280,7 +281,7 @@ func TestARowIsBlockedBeforeItsKeyIsForgotten(t *testing.T) {
 
 // Law 6: what an idle leader costs, to the statement.
 func TestIdleALeaderPollsOncePerInterval(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		_, stop := b.start(relay.Config{})
 		defer stop()
 		time.Sleep(time.Minute)

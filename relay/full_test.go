@@ -80,7 +80,7 @@ func TestAFullApplicationDelaysTheWholeTarget(t *testing.T) {
 func TestWhatStaysFullIsAskedWithOneRowAtATime(t *testing.T) {
 	for _, code := range []string{orbit.CodeQueueFull, orbit.CodeApplicationFull} {
 		t.Run(code, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bubble) {
+			inBubble(t, func(t *testing.T, b *timelapse) {
 				_, stop := b.start(relay.Config{Hook: &b.hook, Lease: time.Hour})
 				defer stop()
 				b.untilDelivered(b.enqueueKeys("warm-up")[0])
@@ -119,7 +119,7 @@ func TestWhatStaysFullIsAskedWithOneRowAtATime(t *testing.T) {
 
 // A request that times out while others are answered says nothing about the target.
 func TestASlowRowDoesNotCloseTheTargetForOthers(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		r, stop := b.start(relay.Config{Hook: &b.hook})
 		defer stop()
 		b.untilDelivered(b.enqueueKeys("warm-up")[0])

@@ -175,7 +175,7 @@ func (w *world) checkSettled(t *testing.T, seqs []int64, o *operators) {
 
 // OUT-012: what is read ahead for a slow server is held too, whatever the poll.
 func TestAHoldIsObeyedWithinASecond(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		b.fake.answer = func(send) reply { return reply{delay: 100 * time.Millisecond} }
 		b.fake.caps = func() reply { // room for many rows before the senders, each of which travels alone
 			return reply{raw: strings.Replace(capabilities(orbit.IdempotencyRetention, namespace), `"max_items":100`, `"max_items":1`, 1)}
@@ -211,7 +211,7 @@ func TestAHoldIsObeyedWithinASecond(t *testing.T) {
 	})
 }
 
-func (b *bubble) sends() []send {
+func (b *timelapse) sends() []send {
 	b.fake.mu.Lock()
 	defer b.fake.mu.Unlock()
 	return append([]send(nil), b.fake.sends...)
@@ -219,7 +219,7 @@ func (b *bubble) sends() []send {
 
 // OUT-018: in the relay, and nothing but what is delivered and old.
 func TestDeliveredRowsGoWhenTheyAreOld(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		b.fake.answer = func(s send) reply {
 			if s.key == "refused" {
 				return reply{status: 400, code: orbit.CodeInvalidArgument}
@@ -253,7 +253,7 @@ func TestDeliveredRowsGoWhenTheyAreOld(t *testing.T) {
 // OUT-016: a row whose latest time has passed is blocked; only an operator who takes the
 // risk has it sent, and its answer is then known.
 func TestALateRowIsSentOnceAnOperatorAllowsIt(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		m := message("a")
 		m.NotAfter = time.Now().Add(10 * time.Second)
 		seq := b.enqueue(m)[0]
@@ -279,7 +279,7 @@ func TestALateRowIsSentOnceAnOperatorAllowsIt(t *testing.T) {
 // REL-021: a status that has only the database at hand tells a dead relay from a server
 // that is down, from rows that need a person.
 func TestStatusTellsWhatIsWrong(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		verdict := func() string {
 			t.Helper()
 			st, err := b.store.Status(t.Context())

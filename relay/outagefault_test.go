@@ -41,7 +41,7 @@ func TestHoursOfAnyOutageAreOutlived(t *testing.T) { // REL-007, REL-008, REL-01
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(t *testing.T, b *bubble) {
+			inBubble(t, func(t *testing.T, b *timelapse) {
 				var away atomic.Bool
 				var met atomic.Int64
 				b.dial = func() error {
@@ -118,7 +118,7 @@ func (f *orbitFake) misbehave(r reply, met *atomic.Int64) {
 // The issue, "database down 60 s". Requests were under way when it went, so their answers
 // wait, and another relay may lead afterwards. Nothing is sent that could outlive the lease.
 func TestAMinuteWithoutTheDatabaseIsOutlived(t *testing.T) { // REL-015, REL-017, REL-022
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		var down atomic.Bool
 		var failed atomic.Int64
 		b.tap.fails = func(string) bool {
@@ -172,7 +172,7 @@ func TestAMinuteWithoutTheDatabaseIsOutlived(t *testing.T) { // REL-015, REL-017
 // The issue, "take-over within one lease": counted from the last renewal of a relay that is
 // gone, and not earlier.
 func TestATakeOverComesWithTheEndOfTheLease(t *testing.T) { // REL-015, REL-016, REL-028
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		const lease = 10 * time.Second
 		dead, err := b.store.Lead(t.Context(), 0, "dead", lease)
 		if err != nil {
@@ -199,7 +199,7 @@ func TestATakeOverComesWithTheEndOfTheLease(t *testing.T) { // REL-015, REL-016,
 // The issue, "100 poison rows in front of good ones": whatever is in a request with one of
 // them gets no answer. Good rows that were in such a request may wait longer.
 func TestAHundredPoisonRowsHoldUpNoGoodOnes(t *testing.T) { // REL-012, REL-019
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		met := map[string]int{}
 		b.fake.answer = func(s send) reply {
 			if s.key[0] == 'p' {

@@ -15,10 +15,10 @@ import (
 // A relay that has slept for hours, with polls an hour apart, sends a row in the moment
 // in which it is woken.
 func TestAWakeUpSendsARowAtOnce(t *testing.T) {
-	wakes := map[string]func(b *bubble, r *relay.Relay){
-		"hook of the same process": func(b *bubble, _ *relay.Relay) { b.hook.Notify() },
-		"the relay's own method":   func(_ *bubble, r *relay.Relay) { r.Notify() },
-		"nudge of another process": func(b *bubble, r *relay.Relay) {
+	wakes := map[string]func(b *timelapse, r *relay.Relay){
+		"hook of the same process": func(b *timelapse, _ *relay.Relay) { b.hook.Notify() },
+		"the relay's own method":   func(_ *timelapse, r *relay.Relay) { r.Notify() },
+		"nudge of another process": func(b *timelapse, r *relay.Relay) {
 			w := httptest.NewRecorder()
 			r.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/nudge", nil))
 			if w.Code != http.StatusNoContent {
@@ -28,7 +28,7 @@ func TestAWakeUpSendsARowAtOnce(t *testing.T) {
 	}
 	for name, wake := range wakes {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bubble) {
+			inBubble(t, func(t *testing.T, b *timelapse) {
 				r, stop := b.start(relay.Config{Poll: time.Hour, Lease: 24 * time.Hour, Hook: &b.hook})
 				defer stop()
 				b.untilDelivered(b.enqueueKeys("warm-up")[0])
@@ -83,7 +83,7 @@ func TestWithoutAnyWakeUpPollingFindsTheRow(t *testing.T) {
 }
 
 func TestARowWithAnEarliestTimeIsSentThenWithoutAPoll(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(t *testing.T, b *timelapse) {
 		_, stop := b.start(relay.Config{Poll: time.Hour, Lease: 24 * time.Hour, Hook: &b.hook})
 		defer stop()
 		m := message("subject")

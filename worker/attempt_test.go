@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/bubble"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/worker"
 )
@@ -301,7 +301,7 @@ func untilCancelled(ctx context.Context, _ worker.Execution) (json.RawMessage, e
 func TestCancelIntentReachesTheHandler(t *testing.T) {
 	for name, renewal := range map[string]bool{"ByMessage": false, "ByRenewal": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := newPipeServer(t)
 				h := run(t, s, worker.Config{}, func(ctx context.Context, e worker.Execution) (json.RawMessage, error) {
 					<-ctx.Done()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/bubble"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/worker"
 	"github.com/orbitkit/orbit/worker/workertest"
@@ -45,7 +46,7 @@ func (g *gauge) until(release chan struct{}) worker.HandlerFunc {
 // WRK-017: a handler with a capacity of its own never has more, though it could fill the
 // worker, and the other handlers have the rest.
 func TestHandlerCapacityBoundsAHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := workertest.NewServer(t, workertest.ServerConfig{InMemory: true})
 		var updates, scans gauge
 		release := make(chan struct{})
@@ -85,7 +86,7 @@ func TestHandlerCapacityBoundsAHandler(t *testing.T) {
 // WRK-017: what a busy handler of one worker cannot take does not wait there: another
 // worker gets it.
 func TestBusyHandlersTasksGoToAnotherWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := workertest.NewServer(t, workertest.ServerConfig{InMemory: true})
 		work := func(capacity map[worker.Handler]int) (g *gauge, release chan struct{}) {
 			g, release = new(gauge), make(chan struct{})
@@ -169,7 +170,7 @@ func TestCreditWithinIsHeldToTheRegistration(t *testing.T) { // WRK-017
 
 // WRK-018: what is not drained is told in one error, wherever it ran.
 func TestDrainErrorNamesAttemptsOfEveryHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := workertest.NewServer(t, workertest.ServerConfig{InMemory: true})
 		release := make(chan struct{})
 		var g gauge
@@ -203,7 +204,7 @@ func TestDrainErrorNamesAttemptsOfEveryHandler(t *testing.T) {
 
 // Slots show what each attempt is at, and a handler that ignores its context.
 func TestSlotsShowWhatIsHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := workertest.NewServer(t, workertest.ServerConfig{InMemory: true})
 		release := make(chan struct{})
 		var g gauge
@@ -275,7 +276,7 @@ func TestExecuteReportsLikeAWorker(t *testing.T) {
 // WRK-017: the next assignment may be here before the confirmation of a report has reached
 // its attempt. It is taken, not handed back, and never runs beside more than the capacity.
 func TestAssignmentBesideAReportIsTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		var g gauge
 		release := make(chan struct{})

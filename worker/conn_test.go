@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/bubble"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/worker"
 	"github.com/orbitkit/orbit/worker/workertest"
@@ -216,7 +217,7 @@ func TestThirtyTwoLevelsTravel(t *testing.T) {
 
 // WRK-021: renewals overtake everything that waits for a slow network.
 func TestRenewalOvertakesLargeResults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		c, v, _ := dial(t, s, registration())
 		stalled := make(chan struct{})
@@ -254,7 +255,7 @@ func TestRenewalOvertakesLargeResults(t *testing.T) {
 
 // A server that gives no sign of life is left after two and a half ping intervals.
 func TestSilentServerIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newDeafServer(t)
 		c, _, _ := dial(t, s, registration())
 		began := time.Now()
@@ -269,7 +270,7 @@ func TestSilentServerIsLeft(t *testing.T) {
 
 // The server may do the asking: its pings are answered, and count as signs of life.
 func TestPingsOfTheServerAreAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newDeafServer(t)
 		c, v, _ := dial(t, s, registration())
 		for range 100 {
@@ -289,7 +290,7 @@ func TestPingsOfTheServerAreAnswered(t *testing.T) {
 }
 
 func TestIdleConnectionStaysOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		c, _, _ := dial(t, s, registration())
 		time.Sleep(24 * time.Hour)
@@ -371,7 +372,7 @@ func TestDialEndsAtOnceWithItsContext(t *testing.T) {
 		"BeforeHelloOK":    func(s *fakeServer) func() { return func() { s.visit() } },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := newPipeServer(t)
 				seen := silent(s)
 				ctx, cancel := context.WithCancel(t.Context())

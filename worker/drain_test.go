@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orbitkit/orbit/internal/bubble"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/worker"
 )
@@ -72,7 +73,7 @@ func TestDrainReconnectsToDeliverAReport(t *testing.T) {
 
 // What the server knows not to have started is handed back.
 func TestDrainHandsBackWhatHasNotStarted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		h := run(t, s, worker.Config{}, nothing(t))
 		v, _ := s.welcome()
@@ -102,7 +103,7 @@ func TestDrainHandsBackWhatHasNotStarted(t *testing.T) {
 // A Start without an exact answer may have been committed: it is asked for until
 // that is known.
 func TestDrainClearsADoubtfulStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		h := run(t, s, worker.Config{Capacity: 2}, nothing(t))
 		v, _ := s.welcome()
@@ -138,7 +139,7 @@ func (v *visit) skipCredit() wire.Envelope {
 }
 
 func TestDrainTimeoutCancelsHandlers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		h := run(t, s, worker.Config{DrainTimeout: 20 * time.Second, StopTimeout: 5 * time.Second}, untilCancelled)
 		v, _ := s.welcome()
@@ -161,7 +162,7 @@ func TestDrainTimeoutCancelsHandlers(t *testing.T) {
 }
 
 func TestDrainReportsHandlersThatIgnoreTheirContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		release := make(chan struct{})
 		h := run(t, s, worker.Config{DrainTimeout: 20 * time.Second, StopTimeout: 5 * time.Second}, func(_ context.Context, e worker.Execution) (json.RawMessage, error) {
@@ -193,7 +194,7 @@ func TestDrainReportsHandlersThatIgnoreTheirContext(t *testing.T) {
 }
 
 func TestStuckHandlerIsReportedOnceAndKeepsItsSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		release := make(chan struct{})
 		h := run(t, s, worker.Config{Capacity: 1, StopTimeout: 7 * time.Second}, func(context.Context, worker.Execution) (json.RawMessage, error) {
@@ -230,7 +231,7 @@ func TestStuckHandlerIsReportedOnceAndKeepsItsSlot(t *testing.T) {
 }
 
 func TestRunEndsAtOnceWithoutAConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		s.refuse(503, nil)
 		h := run(t, s, worker.Config{}, succeed)

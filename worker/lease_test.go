@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/bubble"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/worker"
 )
 
 // WRK-016, LIMIT-019: every third of the lease, and the latest progress goes along.
 func TestLeaseIsRenewedEveryThird(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		h := run(t, s, worker.Config{}, func(ctx context.Context, e worker.Execution) (json.RawMessage, error) {
 			e.Progress("first")
@@ -81,7 +82,7 @@ func TestHandlerIsCancelledWhenTheLeaseIsNotRenewed(t *testing.T) {
 		"ServerAway": func(v *visit) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := newPipeServer(t)
 				var took time.Duration
 				h := run(t, s, worker.Config{}, func(ctx context.Context, e worker.Execution) (json.RawMessage, error) {
@@ -126,7 +127,7 @@ func ignore(kind string) func(wire.Envelope) bool {
 // The server says that the right is over: the handler ends at once.
 func TestRefusedRenewalCancelsTheHandlerAtOnce(t *testing.T) {
 	for _, code := range []string{wire.CodeLeaseExpired, wire.CodeSuperseded, wire.CodeEnded} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			s := newPipeServer(t)
 			h := run(t, s, worker.Config{}, untilCancelled)
 			v, _ := s.welcome()
@@ -153,7 +154,7 @@ func TestRefusedRenewalCancelsTheHandlerAtOnce(t *testing.T) {
 
 // A single lost renewal costs nothing.
 func TestRenewalIsRepeatedInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		h := run(t, s, worker.Config{}, func(ctx context.Context, _ worker.Execution) (json.RawMessage, error) {
 			time.Sleep(40 * time.Second)
@@ -188,7 +189,7 @@ func TestNothingIsRenewedPastTheAttemptTimeout(t *testing.T) {
 		"TaskDeadline":   {time.Hour, 50 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := newPipeServer(t)
 				var took time.Duration
 				h := run(t, s, worker.Config{StopTimeout: time.Hour}, func(ctx context.Context, _ worker.Execution) (json.RawMessage, error) {
@@ -234,7 +235,7 @@ func TestNothingIsRenewedPastTheAttemptTimeout(t *testing.T) {
 // The lease goes on while the end waits for its confirmation: it must not expire
 // under a report that is only delayed.
 func TestLeaseIsRenewedUntilTheEndIsConfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		h := run(t, s, worker.Config{}, succeed)
 		v, _ := s.welcome()
@@ -269,7 +270,7 @@ func TestLeaseIsRenewedUntilTheEndIsConfirmed(t *testing.T) {
 func TestStaleConfirmationIsRenewedFirst(t *testing.T) {
 	for name, refuse := range map[string]bool{"Renewed": false, "Refused": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := newPipeServer(t)
 				called := false
 				h := run(t, s, worker.Config{}, func(ctx context.Context, _ worker.Execution) (json.RawMessage, error) {
@@ -306,7 +307,7 @@ func TestStaleConfirmationIsRenewedFirst(t *testing.T) {
 
 // A connection that has gone silent is left early enough to resume elsewhere.
 func TestSilentConnectionIsLeftWithinTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newDeafServer(t)
 		h := run(t, s, worker.Config{}, func(ctx context.Context, _ worker.Execution) (json.RawMessage, error) {
 			time.Sleep(time.Minute)
@@ -334,7 +335,7 @@ func TestSilentConnectionIsLeftWithinTheLease(t *testing.T) {
 
 // A slow server is not a dead one: pings tell them apart.
 func TestSlowServerIsNotLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		h := run(t, s, worker.Config{}, succeed)
 		v, _ := s.welcome()
@@ -356,7 +357,7 @@ func TestSlowServerIsNotLeft(t *testing.T) {
 
 // A refusal that nobody waits for is no news: the renewal was overtaken by the end.
 func TestRefusalOfAnOvertakenRenewalIsDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		h := run(t, s, worker.Config{}, func(context.Context, worker.Execution) (json.RawMessage, error) {
 			time.Sleep(6 * time.Second)

@@ -13,6 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/bubble"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/worker"
 )
@@ -20,7 +21,7 @@ import (
 // WRK-024: exponential, with full jitter, without end, and over at once when the
 // context is cancelled.
 func TestReconnectBacksOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		s.refuse(http.StatusServiceUnavailable, nil)
 		h := run(t, s, worker.Config{MinReconnect: time.Second, MaxReconnect: 30 * time.Second}, succeed)
@@ -52,7 +53,7 @@ func TestHealthyConnectionResetsTheBackOff(t *testing.T) {
 		"Flapping": {time.Second, 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := newPipeServer(t)
 				s.refuse(http.StatusServiceUnavailable, nil)
 				h := run(t, s, worker.Config{MinReconnect: time.Second, MaxReconnect: 30 * time.Second}, succeed)
@@ -81,7 +82,7 @@ func TestHealthyConnectionResetsTheBackOff(t *testing.T) {
 
 // However often the network fails, what is held is resumed within its lease.
 func TestHeldAttemptsKeepTheReconnectQuick(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		h := run(t, s, worker.Config{}, func(ctx context.Context, _ worker.Execution) (json.RawMessage, error) {
 			time.Sleep(time.Hour)
@@ -118,7 +119,7 @@ func TestHeldAttemptsKeepTheReconnectQuick(t *testing.T) {
 // WRK-023, WRK-024: what somebody has to change is tried slowly and reported.
 func TestRefusedCredentialIsTriedSlowly(t *testing.T) {
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusFound} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			s := newPipeServer(t)
 			s.refuse(status, http.Header{"Location": {"http://127.0.0.1/elsewhere"}})
 			h := run(t, s, worker.Config{}, succeed)
@@ -149,7 +150,7 @@ func TestBrokenProtocolIsNoFastLoop(t *testing.T) {
 		"AcceptsAndDrops": {func(v *visit) { v.cut() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := newPipeServer(t)
 				h := run(t, s, worker.Config{}, succeed)
 				began := time.Now()
@@ -175,7 +176,7 @@ func TestBrokenProtocolIsNoFastLoop(t *testing.T) {
 func (v *visit) close(code int) { v.Close(code, "go") }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		s.refuse(http.StatusServiceUnavailable, http.Header{"Retry-After": {"20"}})
 		h := run(t, s, worker.Config{}, succeed)
@@ -204,7 +205,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 func TestServerDrainingMovesTheWorker(t *testing.T) {
 	for name, closes := range map[string]bool{"ServerCloses": true, "WorkerLeaves": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				s := newPipeServer(t)
 				h := run(t, s, worker.Config{}, func(ctx context.Context, _ worker.Execution) (json.RawMessage, error) {
 					time.Sleep(2 * time.Second)
@@ -260,7 +261,7 @@ func TestRefusedRegistrationEndsRun(t *testing.T) {
 		})
 	}
 	t.Run("LaterItIsRetried", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			s := newPipeServer(t)
 			h := run(t, s, worker.Config{}, succeed)
 			v, _ := s.welcome()
@@ -321,7 +322,7 @@ func TestBrokenHelloOK(t *testing.T) {
 
 // Credit that a server has lost count of is given again.
 func TestCreditIsRefreshed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newPipeServer(t)
 		h := run(t, s, worker.Config{Capacity: 2}, succeed)
 		v, _ := s.welcome()

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/orbitkit/orbit/handoff/handofftest"
+	"github.com/orbitkit/orbit/internal/bubble"
 )
 
 // TestMain keeps rapid from shrinking and filing the failures that are wanted here.
@@ -161,7 +161,7 @@ func TestABrokenStoreIsCaught(t *testing.T) {
 // HAND-074: a store that hangs and ignores its context holds up nobody. The clock of the
 // bubble passes the wait.
 func TestAStoreThatHangsIsCaught(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		defer close(hang)
 		err := handofftest.Judge(t.Context(), func(context.Context) (handofftest.Host, error) {

@@ -51,6 +51,7 @@ var allowed = map[string][]string{
 	"internal/deptest":          {},
 	"internal/docstest":         {},
 	"internal/coverage":         {},
+	"internal/bubble":           {},
 	"internal/faults":           {},
 }
 

@@ -39,26 +39,38 @@ var programs = []string{"cmd", "examples", "bench", "internal/cli"}
 
 // MOD-008: a library never ends the process and writes nothing to stdout.
 func TestLibrariesNeitherPrintNorExit(t *testing.T) {
-	files := 0
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		place := filepath.ToSlash(strings.TrimPrefix(path, filepath.Join("..", "..")+string(filepath.Separator)))
-		switch {
-		case d.IsDir() && (d.Name() == ".git" || slices.Contains(programs, place)):
-			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(place, ".go") || strings.HasSuffix(place, "_test.go"):
+	walk(t, func(place, path string) error {
+		program := slices.ContainsFunc(programs, func(tree string) bool { return strings.HasPrefix(place, tree+"/") })
+		if program || strings.HasSuffix(place, "_test.go") {
 			return nil
 		}
-		files++
 		found, err := printsOrExits(path)
 		for _, name := range found {
 			t.Errorf("%s uses %s", place, name)
 		}
 		return err
 	})
-	if err != nil || files < 100 {
+}
+
+// walk calls f with each file of Go in the repository: with its place there, and with the
+// path that opens it.
+func walk(t *testing.T, f func(place, path string) error) {
+	t.Helper()
+	root, files := filepath.Join("..", ".."), 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == ".git":
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		files++
+		place := strings.TrimPrefix(path, root+string(filepath.Separator))
+		return f(filepath.ToSlash(place), path)
+	})
+	if err != nil || files < 200 {
 		t.Fatalf("looked at %d files: %v", files, err)
 	}
 }
@@ -86,4 +98,18 @@ func printsOrExits(path string) (found []string, err error) {
 		return true
 	})
 	return found, nil
+}
+
+// Bubbles are made by internal/bubble: it says why. The examples of the documents are for
+// people who do not have it, and have no timers that are due.
+func TestBubblesBearTheRaceDetector(t *testing.T) {
+	made := regexp.MustCompile(`\bsynctest\.(Test|Run)\(`)
+	exempt := []string{"internal/bubble/bubble.go", "worker/example_docs_test.go", "internal/deptest/library_test.go"}
+	walk(t, func(place, path string) error {
+		content, err := os.ReadFile(path)
+		if made.Match(content) && !slices.Contains(exempt, place) {
+			t.Errorf("%s makes a bubble with synctest itself", place)
+		}
+		return err
+	})
 }

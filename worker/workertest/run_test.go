@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/bubble"
 	"github.com/orbitkit/orbit/worker"
 	"github.com/orbitkit/orbit/worker/workertest"
 )
@@ -192,7 +193,7 @@ func TestCallEndsTheContextWithItsCause(t *testing.T) {
 
 // Inside a bubble the attempt's timeout passes by itself and costs nothing.
 func TestTimeoutPassesInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began := time.Now()
 		got := workertest.Run(t, untilEnded, workertest.Execution{Timeout: time.Hour})
 		if took := time.Since(began); took != time.Hour || !errors.Is(got.Cause, worker.ErrAttemptTimeout) {
@@ -203,7 +204,7 @@ func TestTimeoutPassesInABubble(t *testing.T) {
 
 // A handler that ignores its context fails the test instead of hanging it.
 func TestStuckHandlerFailsTheTest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		began := time.Now()
 		failure := failing(func(tb workertest.TB) {

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/bubble"
 	"github.com/orbitkit/orbit/worker"
 	"github.com/orbitkit/orbit/worker/workertest"
 )
@@ -161,7 +161,7 @@ func TestServerLosesAnswers(t *testing.T) {
 // WRK-025: a lease that is not renewed ends the attempt, the handler's
 // context and nothing else; what it reports then is kept beside.
 func TestServerEndsLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := workertest.NewServer(t, workertest.ServerConfig{InMemory: true})
 		s.Inject(workertest.Fault{Message: workertest.MessageRenew, Refuse: orbit.CodeUnavailable, Times: -1})
 		causes := make(chan error, 1)
@@ -192,7 +192,7 @@ func TestServerEndsLeases(t *testing.T) {
 
 // Renewals come at a third of the lease and carry progress.
 func TestServerShowsRenewalsAndProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := workertest.NewServer(t, workertest.ServerConfig{InMemory: true, Lease: 30 * time.Second})
 		drain := s.Work(config(func(_ context.Context, e worker.Execution) (json.RawMessage, error) {
 			e.Progress("at work")

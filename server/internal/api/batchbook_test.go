@@ -7,13 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orbitkit/orbit/internal/bubble"
 	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
 // issue 4: batches of one application are bounded, wait for each other in order, and do not
 // touch those of another.
 func TestBatchesOfAnApplicationAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := newBatchBook(400)
 		one, other := sqldb.NewID(), sqldb.NewID()
 		enter := func(application sqldb.ID, n int) func() {

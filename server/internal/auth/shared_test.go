@@ -7,12 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/orbitkit/orbit/internal/bubble"
 )
 
 // A question that comes while an answer is worked out is answered by the next work, which
 // all who wait share.
 func TestSharedAnswersAreNeverOlderThanTheQuestion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		value, works := 0, 0
 		s := newShared(func(string) (int, error) {
@@ -54,7 +56,7 @@ func TestSharedAnswersAreNeverOlderThanTheQuestion(t *testing.T) {
 
 // One who gives up does not spoil the answer of the others.
 func TestSharedSurvivesOneWhoGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := newShared(func(string) (int, error) {
 			time.Sleep(time.Second)
 			return 7, nil

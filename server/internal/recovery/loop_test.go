@@ -7,13 +7,14 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/orbitkit/orbit/internal/bubble"
 )
 
 // A database that is away for an hour gives two lines, not one for every try.
 func TestLastingFailureIsLoggedOnceAndItsEndToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		r := New(nil, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		ctx, cancel := context.WithCancel(t.Context())
