@@ -59,6 +59,7 @@ func TestExamplesRunToTheirExactOutput(t *testing.T) {
 	programs := build(t)
 	for _, engine := range dbtest.Engines() {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel() // they wait more than they work
 			i := install(t, programs, engine)
 			check := func(t *testing.T, name string, env ...string) {
 				r := programs.run(t, append(i.env(), env...), name)

@@ -21,6 +21,7 @@ func TestOutboxExampleRunsToItsExactOutput(t *testing.T) {
 	programs := build(t)
 	for _, engine := range dbtest.Engines() {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			i := install(t, programs, engine)
 			env := append(i.env(), "SHOP_DATABASE="+dbtest.Open(t, engine).Address)
 			migrate, relay := outboxCommands(t)

@@ -84,6 +84,8 @@ type Config struct {
 	// refused with UNAVAILABLE (see docs/api.md). It keeps an application from taking the
 	// acceptance of a node for itself. Default 400.
 	BatchItems int
+	// Room bounds what the node holds of workers.
+	Room Room
 	// Log gets what happens and what is swallowed. Default: nothing is logged.
 	Log *slog.Logger
 }
@@ -116,6 +118,9 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	if cfg.BatchItems != 0 && cfg.BatchItems < orbit.MaxBatchItems {
 		return nil, fmt.Errorf("server: batch items %d must be at least %d", cfg.BatchItems, orbit.MaxBatchItems)
 	}
+	if err := cfg.Room.check(); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
 	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = defaultStopping
 	}
@@ -125,6 +130,8 @@ func New(db *sqldb.DB, cfg Config) (*Server, error) {
 	var err error
 	s.hub, err = session.New(db, authenticator, session.Config{
 		Node: cfg.NodeID, Lease: cfg.Lease, ShortLease: cfg.ShortLease, Ping: cfg.Ping, DrainTimeout: cfg.StopTimeout / 2, Ungrouped: cfg.Ungrouped, Modes: modes,
+		MaxSessions: cfg.Room.Connections, MaxPerCredential: cfg.Room.ConnectionsPerCredential,
+		MaxLanes: cfg.Room.Kinds, MaxLanesPerCredential: cfg.Room.KindsPerCredential,
 		Woken: func(lanes []int64) { s.recovery.Wake(lanes) }, Watch: s.metrics.Worker.Watch(), Dispatch: s.metrics.Attempts.Watch(), Log: s.log,
 	})
 	if err != nil {

@@ -236,7 +236,7 @@ func TestStopIsBounded(t *testing.T) {
 func TestWorkersConnectHere(t *testing.T) {
 	db := dbtest.Open(t, dbtest.SQLite, migrations.Server)
 	creds := bootstrap(t, db)
-	n := start(t, db.DB, server.Config{NodeID: "node-1"})
+	n := start(t, db.DB, server.Config{NodeID: "node-1", Room: server.Room{Connections: 1}})
 	resp, err := http.Get(n.url + wire.Path)
 	if err != nil {
 		t.Fatal(err)
@@ -247,11 +247,17 @@ func TestWorkersConnectHere(t *testing.T) {
 		t.Errorf("without a credential: %d %s", resp.StatusCode, body)
 	}
 	dialer := websocket.Dialer{Subprotocols: []string{wire.Protocol}}
-	ws, _, err := dialer.Dial("ws"+strings.TrimPrefix(n.url, "http")+wire.Path, http.Header{"Authorization": {"Bearer " + creds.Token}})
+	dial := func() (*websocket.Conn, *http.Response, error) {
+		return dialer.Dial("ws"+strings.TrimPrefix(n.url, "http")+wire.Path, http.Header{"Authorization": {"Bearer " + creds.Token}})
+	}
+	ws, _, err := dial()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ws.Close()
+	defer ws.Close()
+	if _, refusal, err := dial(); err == nil || refusal.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one connection more than there is room for: %v, %v", refusal, err)
+	}
 }
 
 // Requests that come slowly or are too large are cut off by the HTTP server.
@@ -314,7 +320,8 @@ func TestAStalledUploadDoesNotHoldUpAStop(t *testing.T) {
 // What a node does not accept as its name or lease.
 func TestNewRefusesBadConfig(t *testing.T) {
 	db := dbtest.Open(t, dbtest.SQLite, migrations.Server)
-	for _, cfg := range []server.Config{{NodeID: strings.Repeat("n", 65)}, {Lease: time.Second}, {Lease: time.Hour}, {StopTimeout: -time.Second}, {Ping: -time.Second}, {Ping: time.Hour}} {
+	for _, cfg := range []server.Config{{NodeID: strings.Repeat("n", 65)}, {Lease: time.Second}, {Lease: time.Hour}, {StopTimeout: -time.Second}, {Ping: -time.Second}, {Ping: time.Hour},
+		{Room: server.Room{Connections: -1}}, {Room: server.Room{KindsPerCredential: -1}}, {Room: server.Room{Kinds: 9, KindsPerCredential: 10}}} {
 		if _, err := server.New(db.DB, cfg); err == nil {
 			t.Errorf("%+v was taken", cfg)
 		}

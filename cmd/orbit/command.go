@@ -58,6 +58,7 @@ type settings struct {
 	tlsKey      string
 	retention   string
 	metricsAddr string
+	room        server.Room
 	logLevel    string
 	logFormat   string
 }
@@ -70,6 +71,10 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tlsKey, "tls-key", "", "`file` with the private key in PEM (default $"+envKey+")")
 	flags.StringVar(&s.retention, "retention", "", "`age` from its end at which a task is deleted, such as 180d or 4320h; 0 for never (default $"+envRetention+" or 0)")
 	flags.StringVar(&s.metricsAddr, "metrics-addr", "", "`address` to serve /metrics on, such as 127.0.0.1:9464 (default $"+envMetricsAddr+" or none)")
+	flags.IntVar(&s.room.Connections, "max-connections", 0, "`number` of workers that may be connected (default 20000)")
+	flags.IntVar(&s.room.ConnectionsPerCredential, "max-connections-per-credential", 0, "`number` of them that one credential may have (default half)")
+	flags.IntVar(&s.room.Kinds, "max-kinds", 0, "`number` of kinds of task, queues times handlers, that workers may register (default 200000)")
+	flags.IntVar(&s.room.KindsPerCredential, "max-kinds-per-credential", 0, "`number` of them that one credential may register (default half)")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json")
 }

@@ -69,6 +69,8 @@ func TestMistakesAreOneLineAndExit2(t *testing.T) {
 		{"bad duration", nil, []string{"--lease", "x"}, "lease"},
 		{"bad lease", map[string]string{"ORBIT_DATABASE": ready}, []string{"--lease", "1s"}, "orbit: --lease 1s: must be at least 5s and at most 5m0s"},
 		{"negative stop timeout", map[string]string{"ORBIT_DATABASE": ready}, []string{"--stop-timeout", "-1s"}, "--stop-timeout -1s: must not be negative"},
+		{"negative room", map[string]string{"ORBIT_DATABASE": ready}, []string{"--max-kinds", "-1"}, "max kinds must not be negative"},
+		{"a part above the whole", map[string]string{"ORBIT_DATABASE": ready}, []string{"--max-connections", "10", "--max-connections-per-credential", "11"}, "max connections per credential 11 must be at most max connections 10"},
 		{"bad level", map[string]string{"ORBIT_DATABASE": ready}, []string{"--log-level", "loud"}, "--log-level"},
 		{"bad format", map[string]string{"ORBIT_DATABASE": ready}, []string{"--log-format", "xml"}, "--log-format"},
 		{"long node id", map[string]string{"ORBIT_DATABASE": ready, "ORBIT_NODE_ID": strings.Repeat("n", 65)}, nil, "node id"},

@@ -67,7 +67,7 @@ func (s *settings) node(ctx context.Context, env cli.Environment, db *sqldb.DB, 
 	}
 	node, err := server.New(db, server.Config{
 		NodeID: s.nodeID, Lease: s.lease, StopTimeout: s.stopTimeout, Retention: retention, Metrics: metrics.Listener,
-		TracerProvider: tracing, Log: log,
+		TracerProvider: tracing, Room: s.room, Log: log,
 	})
 	if err != nil {
 		return nil, cli.Usage(err)

@@ -15,6 +15,7 @@ func TestQuickstartHoldsItsInvariant(t *testing.T) {
 		{"sqlite", ""}, {"mysql", "ORBIT_TEST_MYSQL_DSN"}, {"mariadb", "ORBIT_TEST_MARIADB_DSN"},
 	} {
 		t.Run(engine.name, func(t *testing.T) {
+			t.Parallel() // they wait more than they work
 			dsn := os.Getenv(engine.variable)
 			if engine.variable != "" && dsn == "" {
 				if os.Getenv("ORBIT_TEST_ALL_ENGINES") == "1" {
