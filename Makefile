@@ -7,6 +7,9 @@ LDFLAGS     := -X github.com/orbitkit/orbit/internal/version.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Race tests of one package on all engines may take minutes on two cores.
 TIMEOUT     ?= 15m
+# Packages tested at a time: one more than there are processors, as tests wait for databases
+# and leases a quarter of their time.
+PACKAGES    ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # The race detector watches all code but the SQLite engine itself: C made Go, which it would
 # make many times slower. No more may be left out: what other packages share with it would
 # be reported wrongly. Programs that tests build are built the same way.
@@ -43,14 +46,14 @@ test: vet ## run every test with -race on SQLite, a private MySQL, MariaDB and P
 	scripts/c-compiler.sh
 	scripts/curl.sh
 	scripts/libfaketime.sh
-	$(RACE) scripts/test-mysql.sh env GO="$(GO)" scripts/test-modules.sh $(GO) test -race -timeout $(TIMEOUT) ./...
+	$(RACE) scripts/test-mysql.sh env GO="$(GO)" scripts/test-modules.sh $(GO) test -race -p $(PACKAGES) -timeout $(TIMEOUT) ./...
 
 .PHONY: integration
 integration: ## run only the packages that test against databases, on all engines
 	scripts/c-compiler.sh
 	scripts/curl.sh
 	scripts/libfaketime.sh
-	$(RACE) scripts/test-mysql.sh $(GO) test -race -timeout $(TIMEOUT) $$(GO="$(GO)" scripts/database-packages.sh)
+	$(RACE) scripts/test-mysql.sh $(GO) test -race -p $(PACKAGES) -timeout $(TIMEOUT) $$(GO="$(GO)" scripts/database-packages.sh)
 
 .PHONY: bench
 bench: ## measure against hand-written floors and print ratios (takes minutes)
