@@ -37,6 +37,27 @@ func TestCodeOfTheGuidesCompiles(t *testing.T) {
 	}
 }
 
+// So does what the README shows, whose blocks have functions and statements side by side:
+// each paragraph of its code is looked for alone.
+func TestCodeOfTheReadmeCompiles(t *testing.T) {
+	source := read(t, "examples/readme_test.go")
+	found := 0
+	for _, b := range blocks(read(t, "README.md")) {
+		if b.language != "go" {
+			continue
+		}
+		found++
+		for part := range strings.SplitSeq(b.text, "\n\n") {
+			if !containsIndented(source, strings.TrimRight(part, "\n")+"\n") {
+				t.Errorf("README.md:%d: this does not stand in examples/readme_test.go:\n%s", b.line, part)
+			}
+		}
+	}
+	if found != 3 {
+		t.Errorf("README.md has %d blocks of Go, want 3", found)
+	}
+}
+
 // containsIndented reports whether source holds the lines of text, all indented alike.
 func containsIndented(source, text string) bool {
 	for range 3 {
