@@ -190,14 +190,12 @@ func (s *shipment) doubt(ctx context.Context, a outbox.Answer) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	a.Unknown = true
-	if _, err := l.store.Postpone(ctx, l.term.now(), seqs, 0, a); err != nil {
+	if _, err := l.store.Doubt(ctx, l.term.now(), seqs, a); err != nil {
 		l.log.Error("database fails", "act", "mark rows of a refused batch", "err", err)
 		return false
 	}
 	for _, e := range s.rows {
 		e.row.Last.Unknown = true
-		e.row.Attempts++
 	}
 	return true
 }
@@ -221,11 +219,11 @@ func (s *shipment) judgeBatch(ctx context.Context, b orbit.BatchAnswer) {
 		s.apart()
 	case batchThrottled:
 		g.throttled(s.ticket, wait, why)
-		l.giveBack(s.rows...)
+		l.giveBackAfter(whole, s.rows...)
 	case batchWrong:
 		g.wrong(s.ticket, why, s.rows...)
 		if orbits || b.Status < 400 || b.Status == 401 { // which say nothing about a row alone either
-			l.giveBack(s.rows...)
+			l.giveBackAfter(whole, s.rows...)
 		} else {
 			s.postponeAll(whole, wait)
 		}
@@ -294,7 +292,7 @@ func (s *shipment) judge(e *entry, v verdict, a orbit.Answer) {
 	case applicationFull:
 		l.postponeFull(e, answerOf(outbox.OutcomeNotAccepted, a), wait)
 	case throttled, targetWrong:
-		l.giveBack(e)
+		l.giveBackAfter(a, e)
 	default: // unknown, foreign
 		l.postponeUnknown(e, answerOf(outbox.OutcomeUnknown, a), wait)
 	}

@@ -39,6 +39,7 @@ type Store interface {
 	Reject(context.Context, outbox.Lease, []int64, outbox.Answer) (int, error)
 	Block(context.Context, outbox.Lease, []int64, outbox.Answer) (int, error)
 	Postpone(context.Context, outbox.Lease, []int64, time.Duration, outbox.Answer) (int, error)
+	Doubt(context.Context, outbox.Lease, []int64, outbox.Answer) (int, error)
 
 	Requeue(ctx context.Context, seq int64, act outbox.Act, risks outbox.Risk) error
 	Discard(ctx context.Context, seq int64, act outbox.Act) error
