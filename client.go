@@ -26,7 +26,8 @@ type ClientConfig struct {
 	// (id, queue_id, handler, state, revision, created_at). Default false.
 	MinimalBatchAnswers bool
 	// Traceparent returns the W3C trace context that SubmitTask sends along, and SubmitTasks
-	// with each item that has none of its own, from the caller's context; "" sends none.
+	// with each item that has none of its own, from the caller's context; "" sends none. The
+	// request of a batch, SubmitFrozenBatch's too, carries it besides as its own.
 	// What it returns must pass ValidateTraceparent. Default: none.
 	Traceparent func(context.Context) string
 }

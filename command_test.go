@@ -409,7 +409,11 @@ func TestSubmitTaskSendsTheTraceOfItsContext(t *testing.T) {
 		t.Errorf("Traceparent = %q, want %q", got, trace)
 	}
 	own := strings.Replace(trace, "0af7", "0af8", 1)
+	got = ""
 	c.SubmitTasks(context.WithValue(t.Context(), key{}, trace), []BatchItem{{Key: "a", Request: smallRequest()}, {Key: "b", Request: smallRequest(), Traceparent: own}})
+	if got != trace {
+		t.Errorf("Traceparent of the batch = %q, want %q", got, trace)
+	}
 	if strings.Count(body, trace) != 1 || strings.Count(body, own) != 1 {
 		t.Errorf("body of the batch: %s, want one trace context of each kind", body)
 	}

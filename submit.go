@@ -117,6 +117,9 @@ func (c *Client) submitBatch(ctx context.Context, items []FrozenItem, minimal bo
 	if minimal {
 		req.Header.Set("Prefer", "return=minimal")
 	}
+	if trace := c.traceparent(ctx); ValidateTraceparent(trace) == nil { // of the request; items have their own
+		req.Header.Set(HeaderTraceparent, trace)
+	}
 	r, err := c.exchange(req, maxBatchAnswer)
 	if err != nil {
 		return BatchAnswer{}, &UnknownOutcomeError{Act: "submit tasks", Err: err}

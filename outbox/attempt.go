@@ -13,15 +13,15 @@ import (
 )
 
 // MaxAnswers is how many answers the journal keeps of one row: the first 32, the last 32,
-// and why it was last blocked unsent.
-const MaxAnswers = 2*ring + 1
+// why it was last blocked unsent, and why it was last marked without counting a send.
+const MaxAnswers = 2*ring + 2
 
 const ring = 32
 
 // An Attempt is one answer to a row other than *accepted*, or the lack of one. The good
 // path writes none: what was accepted stands in the row itself.
 type Attempt struct {
-	Number        int // of the sends that were recorded; with Answer.Outcome of no send, how many there were before
+	Number        int // of the sends that were counted; of an answer that counts none, how many there were before
 	Leader        string
 	Epoch         int64  // of the leader's lease
 	RequestSHA256 string // of the bytes that were sent, in hexadecimal
@@ -39,14 +39,29 @@ SELECT seq, %s, attempts + ?, ?, ?, ?, ?, request_sha256, ?, ?, ?, ?, ?, %s
 FROM orbit_outbox%s
 WHERE seq IN %s AND state = 1`
 
+// A note is an answer and its place in the journal of a row.
+type note struct {
+	answer *Answer
+	slot   string
+	counts bool // as a send
+}
+
 const (
 	unsentSlot = "0"
+	doubtSlot  = "65"
 	ringSlot   = "CASE WHEN attempts < 32 THEN attempts + 1 ELSE 33 + attempts % 32 END"
 )
 
+func noteOf(a *Answer) note {
+	if a.Outcome.sent() {
+		return note{a, ringSlot, true}
+	}
+	return note{a, unsentSlot, false}
+}
+
 // noteAnswer writes the journal of rows that are to be settled.
-func (s *Store) noteAnswer(ctx context.Context, tx *sql.Tx, l Lease, seqs []int64, a *Answer) error {
-	query, args, err := s.noteQuery(l, seqs, a)
+func (s *Store) noteAnswer(ctx context.Context, tx *sql.Tx, l Lease, seqs []int64, n note) error {
+	query, args, err := s.noteQuery(l, seqs, n)
 	if err != nil {
 		return err
 	}
@@ -54,16 +69,13 @@ func (s *Store) noteAnswer(ctx context.Context, tx *sql.Tx, l Lease, seqs []int6
 	return err
 }
 
-func (s *Store) noteQuery(l Lease, seqs []int64, a *Answer) (string, []any, error) {
-	slot := unsentSlot
-	if a.Outcome.sent() {
-		slot = ringSlot
-	}
-	args, err := a.args([]any{flag(a.Outcome.sent()), []byte(l.Leader), l.Epoch, int64(a.Outcome), flag(a.Unknown)})
+func (s *Store) noteQuery(l Lease, seqs []int64, n note) (string, []any, error) {
+	a := n.answer
+	args, err := a.args([]any{flag(n.counts), []byte(l.Leader), l.Epoch, int64(a.Outcome), flag(a.Unknown)})
 	if err != nil {
 		return "", nil, err
 	}
-	query := fmt.Sprintf(noteAnswers, slot, s.dialect.Clock, s.byPrimary, sqldb.Placeholders(len(seqs))) + s.epochIs +
+	query := fmt.Sprintf(noteAnswers, n.slot, s.dialect.Clock, s.byPrimary, sqldb.Placeholders(len(seqs))) + s.epochIs +
 		s.dialect.OnConflict([]string{"row_seq", "slot"}, "attempt", "leader", "epoch", "outcome", "outcome_unknown", "request_sha256",
 			"answer_status", "answer_code", "answer_message", "answer_digest", "answer_request_id", "created_at")
 	return query, append(seqArgs(args, seqs), l.Shard, l.Shard, l.Epoch), nil
@@ -77,8 +89,8 @@ WHERE row_seq = ?
 ORDER BY created_at, attempt`
 
 // Attempts returns the answers to a row other than *accepted*, the oldest first, at most
-// MaxAnswers: of many, those in the middle are not kept. Answers that say nothing about a
-// row (401, a redirect, a proxy's 429) are none of it.
+// MaxAnswers: of many, those in the middle are not kept. Orbit's own answers about the target
+// (401, and to a whole batch) are none of it; those of somebody else are, when they mark the row.
 func (s *Store) Attempts(ctx context.Context, seq int64) ([]Attempt, error) {
 	attempts, err := readAll(ctx, s.db.Read(), func(rows *sql.Rows) (a Attempt, err error) {
 		var leader, sum, code, message, digest []byte

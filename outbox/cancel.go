@@ -37,13 +37,25 @@ func (o *Outbox) EnqueueCancel(ctx context.Context, tx Tx, c Cancel) (Receipt, e
 	if err := o.check(tx); err != nil {
 		return Receipt{}, err
 	}
-	around := Message{Key: c.Key, Target: c.Target, NotBefore: c.NotBefore, NotAfter: c.NotAfter, Traceparent: c.Traceparent}
+	around := c.around()
 	o.join(ctx, &around)
 	f, err := c.freeze(&around)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("outbox: enqueue cancel: %w", err)
 	}
 	return o.enqueue(ctx, tx, &f)
+}
+
+// Validate holds c to every rule that [Outbox.EnqueueCancel] holds it to before any I/O, and
+// returns its content digest, as [Message.Validate] does.
+func (c Cancel) Validate() (orbit.Digest, error) {
+	around := c.around()
+	f, err := c.freeze(&around)
+	return f.digest, err
+}
+
+func (c *Cancel) around() Message {
+	return Message{Key: c.Key, Target: c.Target, NotBefore: c.NotBefore, NotAfter: c.NotAfter, Traceparent: c.Traceparent}
 }
 
 // freeze checks c by every rule and encodes its request once.

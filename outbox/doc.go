@@ -29,6 +29,11 @@
 // None is promised, neither for acceptance nor for execution: seq is only a name. Two
 // operations that must not run at once share a ConcurrencyKey.
 //
+// # Traces
+//
+// The trace of the business transaction can be frozen with its rows ([Config]). Package
+// outboxtrace does so with OpenTelemetry, of which this package knows nothing.
+//
 // # Connections
 //
 // Enqueue runs on the caller's own connection, whatever its isolation level, time zone

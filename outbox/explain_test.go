@@ -83,6 +83,7 @@ func hotStatements(t *testing.T, db *dbtest.DB) []hotStatement {
 		{"ReadDue after", readDue + clock + readDueAfter, []any{0, 1, at, at, at, 10_000, 100}, dueIndex},
 		{"Fetch", s.fetchQuery(len(seqs)), seqArgs(nil, seqs), primary},
 		{"Postpone", s.update + fmt.Sprintf(postponeRows, clock, in) + s.epochIs, append(seqArgs(answer, seqs), fence...), primary},
+		{"Doubt", s.update + fmt.Sprintf(doubtRows, clock, in) + s.epochIs, append(seqArgs(answer[2:], seqs), fence...), primary},
 		deliver(),
 		{"count delivered", fmt.Sprintf(readDelivered, s.byPrimary) + in, seqArgs(nil, seqs), primary},
 		{"Purge", s.remove + fmt.Sprintf(deleteDelivered, in), seqArgs(nil, append(seqs, at)), primary},

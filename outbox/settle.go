@@ -41,7 +41,25 @@ func (s *Store) Postpone(ctx context.Context, l Lease, seqs []int64, delay time.
 	if err != nil {
 		return 0, err
 	}
-	return s.settle(ctx, l, "postpone rows", postponeRows, seqs, args, &a)
+	return s.settle(ctx, l, "postpone rows", postponeRows, seqs, args, noteOf(&a))
+}
+
+const doubtRows = `
+SET outcome = ?, outcome_unknown = 1,
+  answer_status = ?, answer_code = ?, answer_message = ?, answer_digest = ?, answer_request_id = ?
+WHERE seq IN %[2]s AND state = 1`
+
+// Doubt marks rows, since an answer has come that does not prove who gave it: what was sent
+// may have been accepted all the same (OUT-013). It is about the way to the platform and not
+// about the rows, so they stay due and no attempt is counted (REL-014). a.Outcome is taken for
+// [OutcomeUnknown]. The results are those of Postpone.
+func (s *Store) Doubt(ctx context.Context, l Lease, seqs []int64, a Answer) (int, error) {
+	a.Outcome, a.Unknown = OutcomeUnknown, true
+	args, err := a.args([]any{int64(a.Outcome)})
+	if err != nil {
+		return 0, err
+	}
+	return s.settle(ctx, l, "mark rows", doubtRows, seqs, args, note{answer: &a, slot: doubtSlot})
 }
 
 // closeRows takes the state to write for rows with and without the mark of an unknown
@@ -80,14 +98,14 @@ func (s *Store) close(ctx context.Context, l Lease, act string, seqs []int64, ma
 	if err != nil {
 		return 0, err
 	}
-	return s.settle(ctx, l, act, closeRows, seqs, args, &a)
+	return s.settle(ctx, l, act, closeRows, seqs, args, noteOf(&a))
 }
 
 // settle writes the answer to rows and into their journal, both under the lock of the
 // lease. It writes each row that it matches, so that the engine's count is the number of
 // rows written, whether the connection counts rows found or rows changed. Only a full
 // count is a verdict; else the lease is read.
-func (s *Store) settle(ctx context.Context, l Lease, act, set string, seqs []int64, args []any, a *Answer) (n int, err error) {
+func (s *Store) settle(ctx context.Context, l Lease, act, set string, seqs []int64, args []any, journal note) (n int, err error) {
 	if len(seqs) == 0 {
 		return 0, nil
 	}
@@ -97,7 +115,7 @@ func (s *Store) settle(ctx context.Context, l Lease, act, set string, seqs []int
 	query := s.update + fmt.Sprintf(set, s.dialect.Clock, sqldb.Placeholders(len(seqs))) + s.epochIs
 	args = append(seqArgs(args, seqs), l.Shard, l.Shard, l.Epoch)
 	err = s.tx(ctx, func(tx *sql.Tx) error {
-		if err := s.noteAnswer(ctx, tx, l, seqs, a); err != nil {
+		if err := s.noteAnswer(ctx, tx, l, seqs, journal); err != nil {
 			return err
 		}
 		result, err := tx.ExecContext(ctx, query, args...)

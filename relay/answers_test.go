@@ -18,7 +18,7 @@ type answerCase struct {
 	state   outbox.State
 	outcome outbox.Outcome
 	marked  bool // an earlier send may have been accepted
-	unspent bool // no attempt is counted
+	unspent bool // no attempt is counted, as the answer is about the target
 }
 
 // The closed table, REL-002…012 and REL-026. What stays PENDING is answered properly
@@ -59,10 +59,10 @@ var singleAnswers = []answerCase{
 	{name: "400 without request id", first: reply{status: 400, code: orbit.CodeInvalidArgument, noID: true}, state: outbox.Pending, outcome: outbox.OutcomeUnknown, marked: true},
 	{name: "connection cut", first: reply{cut: true}, state: outbox.Pending, outcome: outbox.OutcomeUnknown, marked: true},
 	{name: "timeout", first: reply{delay: 3 * time.Second}, state: outbox.Pending, outcome: outbox.OutcomeUnknown, marked: true},
-	{name: "302", first: reply{status: 302, header: map[string]string{"Location": "/v1/tasks"}}, state: outbox.Pending, unspent: true},
-	{name: "307", first: reply{status: 307, header: map[string]string{"Location": "/v1/tasks"}}, state: outbox.Pending, unspent: true},
-	{name: "401 of somebody else", first: reply{status: 401, raw: "log in"}, state: outbox.Pending, unspent: true},
-	{name: "429 of somebody else", first: reply{status: 429, raw: "slow down"}, state: outbox.Pending, unspent: true},
+	{name: "302", first: reply{status: 302, header: map[string]string{"Location": "/v1/tasks"}}, state: outbox.Pending, outcome: outbox.OutcomeUnknown, marked: true, unspent: true},
+	{name: "307", first: reply{status: 307, header: map[string]string{"Location": "/v1/tasks"}}, state: outbox.Pending, outcome: outbox.OutcomeUnknown, marked: true, unspent: true},
+	{name: "401 of somebody else", first: reply{status: 401, raw: "log in"}, state: outbox.Pending, outcome: outbox.OutcomeUnknown, marked: true, unspent: true},
+	{name: "429 of somebody else", first: reply{status: 429, raw: "slow down"}, state: outbox.Pending, outcome: outbox.OutcomeUnknown, marked: true, unspent: true},
 }
 
 // TEST-051, each row sent alone.
@@ -133,7 +133,7 @@ func (w *world) checkAnswer(t *testing.T, c answerCase, seq int64, neighbours []
 			w.untilState(n, outbox.Delivered)
 		}
 		stop()
-		w.wantUntouched(t, seq, neighbours != nil)
+		w.wantUnspent(t, c, seq, neighbours != nil)
 	} else {
 		w.wantAnswer(t, c, seq)
 		for _, n := range neighbours {
@@ -176,12 +176,13 @@ func (w *world) wantAnswer(t *testing.T, c answerCase, seq int64) {
 	}
 }
 
-// wantUntouched wants a row as it was before the send: the answer was about the target.
-func (w *world) wantUntouched(t *testing.T, seq int64, retried bool) {
+// wantUnspent wants a row as it was before the send, but for the mark if the answer was not
+// Orbit's: it was about the target.
+func (w *world) wantUnspent(t *testing.T, c answerCase, seq int64, retried bool) {
 	t.Helper()
 	r := w.row(seq)
-	if !retried && (r.State != outbox.Pending || r.Attempts != 0 || r.Last.Outcome != outbox.OutcomeNone) {
-		t.Fatalf("row is %v with %d attempts and outcome %v, want it untouched", r.State, r.Attempts, r.Last.Outcome)
+	if !retried && (r.State != outbox.Pending || r.Attempts != 0 || r.Last.Unknown != c.marked || r.Last.Outcome != c.outcome) {
+		t.Fatalf("row is %v with %d attempts, outcome %v, marked %t; want no attempt, %v, %t", r.State, r.Attempts, r.Last.Outcome, r.Last.Unknown, c.outcome, c.marked)
 	}
 }
 
@@ -201,26 +202,28 @@ func TestAnAnswerToTheWholeBatchSettlesNoRow(t *testing.T) {
 		whole  reply
 		marked bool // rows get the mark of an unknown send
 		apart  bool // rows are sent one by one
+		spent  bool // an attempt is counted
 	}{
-		{"401", reply{status: 401, code: orbit.CodeUnauthenticated}, false, false},
-		{"403", reply{status: 403, code: orbit.CodePermissionDenied}, false, false},
-		{"404 of somebody else", reply{status: 404, raw: "no such page"}, true, false},
-		{"404", reply{status: 404, code: orbit.CodeNotFound}, false, false},
-		{"405", reply{status: 405, code: orbit.CodeInvalidArgument}, false, false},
-		{"302", reply{status: 302, header: map[string]string{"Location": "/v1/tasks"}}, false, false},
-		{"418", reply{status: 418}, true, false},
-		{"429", reply{status: 429, code: orbit.CodeApplicationFull, retryAfter: "1"}, false, false},
-		{"429 of somebody else", reply{status: 429}, false, false},
-		{"408", reply{status: 408}, true, false},
-		{"425", reply{status: 425}, true, false},
-		{"503", reply{status: 503, code: orbit.CodeUnavailable}, true, false},
-		{"502", reply{status: 502, raw: "bad gateway"}, true, false},
-		{"201", reply{status: 201, raw: "{}"}, true, false},
-		{"200 without items", reply{status: 200, raw: "{}"}, true, false},
-		{"cut, though all were accepted", reply{cut: true, accept: true}, true, false},
-		{"400", reply{status: 400, code: orbit.CodeInvalidArgument}, false, true},
-		{"413 of somebody else", reply{status: 413, raw: "too large"}, false, true},
-		{"415", reply{status: 415, code: orbit.CodeUnsupportedMediaType}, false, true},
+		{"401", reply{status: 401, code: orbit.CodeUnauthenticated}, false, false, false},
+		{"403", reply{status: 403, code: orbit.CodePermissionDenied}, false, false, false},
+		{"404 of somebody else", reply{status: 404, raw: "no such page"}, true, false, true},
+		{"404", reply{status: 404, code: orbit.CodeNotFound}, false, false, false},
+		{"405", reply{status: 405, code: orbit.CodeInvalidArgument}, false, false, false},
+		{"302", reply{status: 302, header: map[string]string{"Location": "/v1/tasks"}}, true, false, false},
+		{"418", reply{status: 418}, true, false, true},
+		{"429", reply{status: 429, code: orbit.CodeApplicationFull, retryAfter: "1"}, false, false, false},
+		{"401 of somebody else", reply{status: 401, raw: "log in"}, true, false, false},
+		{"429 of somebody else", reply{status: 429}, true, false, false},
+		{"408", reply{status: 408}, true, false, true},
+		{"425", reply{status: 425}, true, false, true},
+		{"503", reply{status: 503, code: orbit.CodeUnavailable}, true, false, true},
+		{"502", reply{status: 502, raw: "bad gateway"}, true, false, true},
+		{"201", reply{status: 201, raw: "{}"}, true, false, true},
+		{"200 without items", reply{status: 200, raw: "{}"}, true, false, true},
+		{"cut, though all were accepted", reply{cut: true, accept: true}, true, false, true},
+		{"400", reply{status: 400, code: orbit.CodeInvalidArgument}, false, true, false},
+		{"413 of somebody else", reply{status: 413, raw: "too large"}, false, true, false},
+		{"415", reply{status: 415, code: orbit.CodeUnsupportedMediaType}, false, true, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -255,8 +258,8 @@ func TestAnAnswerToTheWholeBatchSettlesNoRow(t *testing.T) {
 				}
 				stop()
 				for _, seq := range seqs[1:] {
-					if r := w.row(seq); r.State != outbox.Pending || r.Last.Unknown != test.marked || (r.Attempts > 0) != test.marked {
-						t.Errorf("row %d is %v, marked %t, %d attempts, want PENDING, marked %t", seq, r.State, r.Last.Unknown, r.Attempts, test.marked)
+					if r := w.row(seq); r.State != outbox.Pending || r.Last.Unknown != test.marked || (r.Attempts > 0) != test.spent {
+						t.Errorf("row %d is %v, marked %t, %d attempts, want PENDING, marked %t, attempts %t", seq, r.State, r.Last.Unknown, r.Attempts, test.marked, test.spent)
 					}
 				}
 				w.fake.set(func(*orbitFake) { keep = false })
@@ -398,6 +401,44 @@ func TestARefusalOfARowWhoseBatchWasRefusedBySomebodyElseKeepsTheMark(t *testing
 					}
 				}
 				w.wantAlone(t, "a", "b", "c", "d")
+			})
+		})
+	}
+}
+
+// OUT-013, REL-008, REL-026: an answer about the target that is not Orbit's own may come from
+// somebody who forwards first. A refusal of the next send says nothing about that one, so that
+// nobody may discard the row.
+func TestAnAnswerOfSomebodyElseAboutTheTargetLeavesTheMark(t *testing.T) {
+	tests := map[string]struct {
+		first  reply
+		marked bool
+	}{
+		"401 of a proxy": {reply{status: 401, raw: "log in"}, true},
+		"302 of a proxy": {reply{status: 302, header: map[string]string{"Location": "/login"}}, true},
+		"429 of a proxy": {reply{status: 429, raw: "slow down"}, true},
+		"401 of Orbit":   {reply{status: 401, code: orbit.CodeUnauthenticated}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, w *world) {
+				seq := w.enqueueKeys("subject")[0]
+				n := 0
+				w.fake.answer = func(send) reply {
+					if n++; n == 1 {
+						return test.first
+					}
+					return reply{status: 403, code: orbit.CodePermissionDenied}
+				}
+				w.start(w.relay(quick()))
+				r := w.untilState(seq, outbox.Blocked)
+				if r.Last.Unknown != test.marked || r.Attempts != 1 {
+					t.Errorf("marked %t after %d attempts, want %t after 1", r.Last.Unknown, r.Attempts, test.marked)
+				}
+				act := outbox.Act{Operator: "me", Reason: "test"}
+				if err := w.store.Discard(t.Context(), seq, act); errors.Is(err, outbox.ErrUnknownOutcome) != test.marked {
+					t.Errorf("discard = %v, want it refused: %t", err, test.marked)
+				}
 			})
 		})
 	}

@@ -23,6 +23,26 @@ const (
 	foreign                        // a 4xx that Orbit does not stand behind
 )
 
+// outcome is the class of an answer, for those who look on.
+func (v verdict) outcome(a orbit.Answer) outbox.Outcome {
+	switch v {
+	case accepted:
+		return outbox.OutcomeAccepted
+	case mismatch:
+		return outbox.OutcomeMismatch
+	case refused:
+		return outbox.OutcomeRefused
+	case conflict:
+		return outbox.OutcomeConflict
+	case needsPerson:
+		return outbox.OutcomeNeedsPerson
+	}
+	if a.Err != nil && a.Status < 500 && v != foreign { // Orbit's own word that there is no task of this send
+		return outbox.OutcomeNotAccepted
+	}
+	return outbox.OutcomeUnknown
+}
+
 // refusals are the error answers that count, with Orbit's own envelope (REL-003…010).
 var refusals = map[string]verdict{
 	orbit.CodeInvalidArgument:      refused,

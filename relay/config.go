@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/outbox"
 )
@@ -18,7 +20,7 @@ type Target struct {
 	// Name is the target's name in outbox.Message.
 	Name string
 	// Client has the address and the credential. Make it with MinimalBatchAnswers,
-	// which keeps answers short.
+	// which keeps answers short, and with a Traceparent if requests are traced.
 	Client *orbit.Client
 	// NamespaceID is the namespace that the target stands for. A credential of another
 	// one keeps the target paused. Empty takes the namespace of the first answer and
@@ -68,6 +70,11 @@ type Config struct {
 	Hook *outbox.Hook
 	// Observer is told what the relay does, for metrics. Default nobody.
 	Observer Observer
+	// TracerProvider makes the tracer of requests. A row's send is a span of the trace that
+	// was frozen with the row, and the server goes on from there. Default: that of
+	// otel.GetTracerProvider, which makes none unless the program sets one; what was frozen
+	// is then sent as it is.
+	TracerProvider trace.TracerProvider
 	// Log gets what happens to targets, shards and the database; never a payload,
 	// a key or a credential. Default discards.
 	Log *slog.Logger

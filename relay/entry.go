@@ -44,11 +44,11 @@ func (e *entry) company(most, ramp int) int {
 }
 
 // sendAlone sends the row in a request of its own.
-func (e *entry) sendAlone(ctx context.Context, c *orbit.Client) (orbit.Answer, error) {
+func (e *entry) sendAlone(ctx context.Context, c *orbit.Client, traceparent string) (orbit.Answer, error) {
 	if e.row.Operation == outbox.OperationCancel {
-		return c.CancelFrozen(ctx, e.row.CancelTaskID, e.row.Key, e.row.Request, e.row.Traceparent)
+		return c.CancelFrozen(ctx, e.row.CancelTaskID, e.row.Key, e.row.Request, traceparent)
 	}
-	return c.SubmitFrozen(ctx, e.row.Key, e.row.Request, e.row.Traceparent)
+	return c.SubmitFrozen(ctx, e.row.Key, e.row.Request, traceparent)
 }
 
 // acceptedAt returns when the platform took the command, by its clock.

@@ -192,6 +192,20 @@ func (l *lead) giveBack(entries ...*entry) {
 	l.rewind.Store(true)
 }
 
+// giveBackAfter gives back rows after an answer that is about the target. Only Orbit's own says
+// that no row was accepted: who else gave it may have passed them on, so that those without
+// the mark of an unknown send get it first (OUT-013). No attempt is counted.
+func (l *lead) giveBackAfter(a orbit.Answer, entries ...*entry) {
+	for _, e := range entries {
+		if a.Err != nil || e.row.Last.Unknown {
+			l.giveBack(e)
+			continue
+		}
+		l.endTrials(l.relay.gates[e.row.Target], e)
+		l.ledger.enter(settling{act: actDoubt, answer: answerOf(outbox.OutcomeUnknown, a)}, e.row.Seq)
+	}
+}
+
 // endTrials ends what a row was to find out, and will not.
 func (l *lead) endTrials(g *gate, e *entry) {
 	if e.gateTrial {

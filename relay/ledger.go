@@ -20,6 +20,7 @@ const (
 	actPostpone settleAct = iota
 	actReject
 	actBlock
+	actDoubt
 )
 
 // A settling is what rows have to share to be settled by one statement.
@@ -184,11 +185,16 @@ func (g *ledger) writeOthers(ctx context.Context, s settling, seqs []int64) (err
 		_, err = l.store.Reject(ctx, l.term.now(), seqs, s.answer)
 	case actBlock:
 		_, err = l.store.Block(ctx, l.term.now(), seqs, s.answer)
+	case actDoubt:
+		_, err = l.store.Doubt(ctx, l.term.now(), seqs, s.answer)
 	}
 	if err != nil {
 		return err
 	}
 	l.settled(seqs)
+	if s.act == actDoubt {
+		l.rewind.Store(true) // they are due as before
+	}
 	return nil
 }
 

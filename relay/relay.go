@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/orbitkit/orbit/outbox"
 )
 
@@ -22,6 +24,7 @@ type Relay struct {
 	gates   map[string]*gate
 	hook    *outbox.Hook // rings for new rows
 	changed *outbox.Hook // rings when a gate lets more through
+	tracer  trace.Tracer
 	count   counters
 	running atomic.Bool
 
@@ -49,6 +52,7 @@ func New(store *outbox.Store, targets []Target, cfg Config) (*Relay, error) {
 		gates:     map[string]*gate{},
 		hook:      cfg.Hook,
 		changed:   &outbox.Hook{},
+		tracer:    cfg.tracer(),
 		leads:     map[int]*lead{},
 		unclaimed: map[string]struct{}{},
 	}

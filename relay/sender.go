@@ -42,6 +42,8 @@ func (p *pipe) forward(stop, hard context.Context, batch []*entry) {
 	ctx, cancel := context.WithTimeout(hard, l.cfg.SendTimeout)
 	defer cancel()
 	s := &shipment{pipe: p, rows: batch, ticket: ticket}
+	ctx, s.trace = l.trace(ctx, p.gate.target.Name, batch)
+	defer s.trace.end()
 	l.count.requests.Add(1)
 	l.count.sent.Add(int64(len(batch)))
 	rows, began := len(batch), time.Now()
@@ -76,12 +78,13 @@ type shipment struct {
 	pipe   *pipe
 	rows   []*entry
 	ticket ticket
+	trace  *requestTrace
 	full   map[int64]time.Duration // lanes whose queue was full, and for how long they are held
 }
 
 func (s *shipment) sendOne(ctx context.Context) {
 	e := s.rows[0]
-	a, err := e.sendAlone(ctx, s.pipe.gate.target.Client)
+	a, err := e.sendAlone(ctx, s.pipe.gate.target.Client, s.trace.traceparent(0, e))
 	if s.unsent(err) {
 		return
 	}
@@ -93,6 +96,7 @@ func (s *shipment) sendOne(ctx context.Context) {
 	if v == needsPerson && a.Status == 403 && s.pipe.gate.stillForbidden() {
 		v = targetWrong
 	}
+	s.trace.answered(0, v, a)
 	if v == queueFull { // before the gate opens for the rest of the lane
 		s.holdLane(e.row.Lane, s.clamp(a.RetryAfter, a.HasRetryAfter))
 	}
@@ -124,6 +128,7 @@ func (s *shipment) sendBatch(ctx, hard context.Context) {
 	items := make([]orbit.FrozenItem, len(s.rows))
 	for i, e := range s.rows {
 		items[i] = e.item()
+		items[i].Traceparent = s.trace.traceparent(i, e)
 	}
 	b, err := s.pipe.gate.target.Client.SubmitFrozenBatch(ctx, items)
 	if s.unsent(err) {
@@ -143,6 +148,7 @@ func (s *shipment) unsent(err error) bool {
 	if !errors.As(err, &invalid) {
 		return false
 	}
+	s.trace.unanswered(err)
 	if len(s.rows) > 1 {
 		s.apart()
 		return true
@@ -156,6 +162,7 @@ func (s *shipment) unsent(err error) bool {
 // noAnswer is for a timeout, a broken connection and the like: any of the rows may have
 // been accepted.
 func (s *shipment) noAnswer(err error) {
+	s.trace.unanswered(err)
 	why := err.Error()
 	s.pipe.gate.unreachable(s.ticket, 0, why, s.rows...)
 	for _, e := range s.rows {
@@ -183,14 +190,12 @@ func (s *shipment) doubt(ctx context.Context, a outbox.Answer) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	a.Unknown = true
-	if _, err := l.store.Postpone(ctx, l.term.now(), seqs, 0, a); err != nil {
+	if _, err := l.store.Doubt(ctx, l.term.now(), seqs, a); err != nil {
 		l.log.Error("database fails", "act", "mark rows of a refused batch", "err", err)
 		return false
 	}
 	for _, e := range s.rows {
 		e.row.Last.Unknown = true
-		e.row.Attempts++
 	}
 	return true
 }
@@ -199,6 +204,7 @@ func (s *shipment) doubt(ctx context.Context, a outbox.Answer) bool {
 func (s *shipment) judgeBatch(ctx context.Context, b orbit.BatchAnswer) {
 	g, l := s.pipe.gate, s.pipe.lead
 	whole := orbit.Answer{Status: b.Status, RequestID: b.RequestID, Err: b.Err, Unreadable: b.Unreadable}
+	s.trace.wholly(b, whole)
 	why, wait := describe(whole), s.clamp(b.RetryAfter, b.HasRetryAfter)
 	orbits := b.Err != nil // Orbit's own refusal: no row was accepted
 	switch classifyBatch(b) {
@@ -213,11 +219,11 @@ func (s *shipment) judgeBatch(ctx context.Context, b orbit.BatchAnswer) {
 		s.apart()
 	case batchThrottled:
 		g.throttled(s.ticket, wait, why)
-		l.giveBack(s.rows...)
+		l.giveBackAfter(whole, s.rows...)
 	case batchWrong:
 		g.wrong(s.ticket, why, s.rows...)
 		if orbits || b.Status < 400 || b.Status == 401 { // which say nothing about a row alone either
-			l.giveBack(s.rows...)
+			l.giveBackAfter(whole, s.rows...)
 		} else {
 			s.postponeAll(whole, wait)
 		}
@@ -247,6 +253,7 @@ func (s *shipment) judgeItems(b orbit.BatchAnswer) {
 	verdicts := make([]verdict, len(s.rows))
 	for i, e := range s.rows {
 		verdicts[i] = classify(&e.row, b.Items[i])
+		s.trace.answered(i, verdicts[i], b.Items[i])
 		switch verdicts[i] {
 		case targetWrong:
 			g.wrong(s.ticket, describe(b.Items[i]))
@@ -285,7 +292,7 @@ func (s *shipment) judge(e *entry, v verdict, a orbit.Answer) {
 	case applicationFull:
 		l.postponeFull(e, answerOf(outbox.OutcomeNotAccepted, a), wait)
 	case throttled, targetWrong:
-		l.giveBack(e)
+		l.giveBackAfter(a, e)
 	default: // unknown, foreign
 		l.postponeUnknown(e, answerOf(outbox.OutcomeUnknown, a), wait)
 	}

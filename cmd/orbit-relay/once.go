@@ -37,9 +37,15 @@ func relayOnce(ctx context.Context, env environment, s *settings) error {
 		return cli.Usage(oneLine(mistakes...))
 	}
 	log := slog.New(slog.NewTextHandler(env.Err, nil))
+	spans, stopSpans, err := startTracing(ctx, env, log)
+	if err != nil {
+		return err
+	}
+	defer stopSpans()
 	errs, texts := make([]error, len(cfg.Sources)), make([]strings.Builder, len(cfg.Sources))
 	var drains sync.WaitGroup
 	for i, source := range cfg.Sources {
+		source.Relay.TracerProvider = spans
 		drains.Go(func() { errs[i] = drain(ctx, &texts[i], log, source) })
 	}
 	drains.Wait()

@@ -108,7 +108,7 @@ func TestTheMetricOfTheProgramIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	desc := (&openness{sources: newSupervisor(nil, false)}).desc().String()
+	desc := (&openness{sources: newSupervisor(nil, false, nil)}).desc().String()
 	if !strings.Contains(desc, `"orbit_relay_source_open"`) || !strings.Contains(desc, "{source}") || !strings.Contains(string(text), "| `orbit_relay_source_open` | gauge | `source` |") {
 		t.Errorf("documented is another metric than %s", desc)
 	}
@@ -126,7 +126,7 @@ type supervised struct {
 
 func supervise(t *testing.T, cfg config.Config) *supervised {
 	s := &supervised{t: t, reload: make(chan os.Signal)}
-	s.supervisor = newSupervisor(slog.New(slog.NewTextHandler(&s.log, nil)), false)
+	s.supervisor = newSupervisor(slog.New(slog.NewTextHandler(&s.log, nil)), false, nil)
 	s.metrics = newExposition(s.supervisor)
 	s.server = httptest.NewServer(s.metrics.handler())
 	ctx, cancel := context.WithCancel(context.Background())

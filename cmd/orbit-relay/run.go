@@ -9,9 +9,12 @@ import (
 
 	"github.com/oklog/run"
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/orbitkit/orbit/cmd/orbit-relay/internal/config"
 	"github.com/orbitkit/orbit/internal/cli"
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/internal/tracing"
 )
 
 func newRun(env environment) *cobra.Command {
@@ -29,12 +32,22 @@ changed are stopped and started, the others not touched.
 
 With --nudge-address or --nudge-socket it serves POST /nudge (look for rows at once), GET
 /healthz and GET /status, and with a token in ORBIT_RELAY_OPERATOR_TOKEN the operators'
-commands over HTTP. With --metrics-address it serves GET /metrics for Prometheus.`,
+commands over HTTP. With --metrics-address it serves GET /metrics for Prometheus. With
+OTEL_EXPORTER_OTLP_ENDPOINT it sends traces to a collector by OTLP over HTTP.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return relayUntilStopped(cmd.Context(), env, &s) },
 	}
 	s.register(cmd.Flags())
 	s.registerListen(cmd.Flags())
 	return cmd
+}
+
+// startTracing makes what sends spans, if the environment names a collector.
+func startTracing(ctx context.Context, env environment, log *slog.Logger) (trace.TracerProvider, func(), error) {
+	spans, stop, err := tracing.Start(ctx, env.Get, tracing.About{Service: "orbit-relay", Instance: sqldb.NewID().String()}, log)
+	if err != nil {
+		return nil, nil, cli.Usage(err)
+	}
+	return spans, stop, nil
 }
 
 func relayUntilStopped(ctx context.Context, env environment, s *settings) error {
@@ -53,7 +66,12 @@ func relayUntilStopped(ctx context.Context, env environment, s *settings) error 
 		}
 	}
 	log := slog.New(slog.NewTextHandler(env.Err, nil))
-	sources := newSupervisor(log, single)
+	spans, stopSpans, err := startTracing(ctx, env, log)
+	if err != nil {
+		return err
+	}
+	defer stopSpans()
+	sources := newSupervisor(log, single, spans)
 	var parts run.Group
 	if err := serveAll(&parts, cfg.Listen, sources); err != nil {
 		return cli.Usage(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/orbitkit/orbit/cmd/orbit-relay/internal/config"
@@ -19,6 +20,7 @@ type sourceRun struct {
 	config   config.Source
 	log      *slog.Logger
 	metrics  *exposition
+	spans    trace.TracerProvider
 	labelled bool // metrics have the source's name
 	stop     context.CancelFunc
 	done     chan struct{}
@@ -88,7 +90,7 @@ func (r *sourceRun) relayUntil(ctx context.Context) (opened bool, err error) {
 	}
 	defer db.Close()
 	cfg := r.config.Relay
-	cfg.Log = r.log
+	cfg.Log, cfg.TracerProvider = r.log, r.spans
 	m, endMetrics := r.metrics.source(r.config.Name, r.labelled)
 	defer endMetrics()
 	if m != nil {

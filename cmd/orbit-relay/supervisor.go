@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/orbitkit/orbit/cmd/orbit-relay/internal/config"
 )
 
@@ -20,6 +22,7 @@ type supervisor struct {
 	log     *slog.Logger
 	single  bool        // one source, of flags and environment: its name is shown nowhere
 	metrics *exposition // nil without metrics
+	spans   trace.TracerProvider
 	token   tokenHolder // of operators
 
 	mu      sync.Mutex
@@ -29,8 +32,8 @@ type supervisor struct {
 	left    []error // by sources that ended with the process
 }
 
-func newSupervisor(log *slog.Logger, single bool) *supervisor {
-	return &supervisor{log: log, single: single, running: map[string]*sourceRun{}, ending: map[string]*sourceRun{}}
+func newSupervisor(log *slog.Logger, single bool, spans trace.TracerProvider) *supervisor {
+	return &supervisor{log: log, single: single, spans: spans, running: map[string]*sourceRun{}, ending: map[string]*sourceRun{}}
 }
 
 // run serves cfg until ctx ends, and what load returns after each reload that has no
@@ -123,7 +126,7 @@ func (s *supervisor) start(process context.Context, c config.Source, before *sou
 	if !s.single {
 		log = log.With("source", c.Name)
 	}
-	r := &sourceRun{config: c, log: log, metrics: s.metrics, labelled: !s.single, stop: stop, done: make(chan struct{}), operations: newOperations()}
+	r := &sourceRun{config: c, log: log, metrics: s.metrics, spans: s.spans, labelled: !s.single, stop: stop, done: make(chan struct{}), operations: newOperations()}
 	s.all.Go(func() {
 		defer s.forget(r)
 		defer close(r.done)

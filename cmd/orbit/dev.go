@@ -17,6 +17,7 @@ import (
 	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/drivers"
 	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/internal/tracing"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server"
 )
@@ -82,12 +83,12 @@ func (s *devSettings) run(ctx context.Context, env cli.Environment) error {
 		return err
 	}
 	defer metrics.close()
-	tracing, stopTracing, err := s.tracing(ctx, env, log)
+	spans, stopSpans, err := tracing.Start(ctx, env.Get, tracing.About{Service: "orbit", Instance: s.nodeID}, log)
 	if err != nil {
-		return err
+		return cli.Usage(err)
 	}
-	defer stopTracing()
-	node, err := s.node(ctx, env, db, metrics, tracing, log)
+	defer stopSpans()
+	node, err := s.node(ctx, env, db, metrics, spans, log)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/drivers"
 	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/internal/tracing"
 	"github.com/orbitkit/orbit/server"
 )
 
@@ -42,12 +43,12 @@ func serve(ctx context.Context, env cli.Environment, s settings) error {
 		return err
 	}
 	defer metrics.close()
-	tracing, stopTracing, err := s.tracing(ctx, env, log)
+	spans, stopSpans, err := tracing.Start(ctx, env.Get, tracing.About{Service: "orbit", Instance: s.nodeID}, log)
 	if err != nil {
-		return err
+		return cli.Usage(err)
 	}
-	defer stopTracing()
-	node, err := s.node(ctx, env, db, metrics, tracing, log)
+	defer stopSpans()
+	node, err := s.node(ctx, env, db, metrics, spans, log)
 	if err != nil {
 		return err
 	}
@@ -60,14 +61,14 @@ func serve(ctx context.Context, env cli.Environment, s settings) error {
 }
 
 // node makes the node. That the schema fits is asked before the address is taken.
-func (s *settings) node(ctx context.Context, env cli.Environment, db *sqldb.DB, metrics metricsListener, tracing trace.TracerProvider, log *slog.Logger) (*server.Server, error) {
+func (s *settings) node(ctx context.Context, env cli.Environment, db *sqldb.DB, metrics metricsListener, spans trace.TracerProvider, log *slog.Logger) (*server.Server, error) {
 	retention, err := s.readRetention(env)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
 	node, err := server.New(db, server.Config{
 		NodeID: s.nodeID, Lease: s.lease, StopTimeout: s.stopTimeout, Retention: retention, Metrics: metrics.Listener,
-		TracerProvider: tracing, Room: s.room, Log: log,
+		TracerProvider: spans, Room: s.room, Log: log,
 	})
 	if err != nil {
 		return nil, cli.Usage(err)

@@ -12,9 +12,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/migrations"
+)
+
+// Variables of OpenTelemetry.
+const (
+	envEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 )
 
 // A collector takes OTLP over HTTP.
@@ -100,30 +105,5 @@ func TestACollectorThatIsAwayHoldsNothingUp(t *testing.T) {
 	}
 	if text := errs.String(); strings.Contains(text, "word") || strings.Count(text, "spans") == 0 || strings.Count(text, "spans cannot be sent") > 1 {
 		t.Errorf("log: %s", text)
-	}
-}
-
-func TestWhetherThereAreTraces(t *testing.T) {
-	const url = "http://127.0.0.1:4318"
-	for _, tt := range []struct {
-		env  map[string]string
-		want bool
-		says string
-	}{
-		{map[string]string{}, false, ""},
-		{map[string]string{envEndpoint: url}, true, ""},
-		{map[string]string{envTracesEndpoint: url + "/x"}, true, ""},
-		{map[string]string{envEndpoint: url, envDisabled: "True"}, false, ""},
-		{map[string]string{envEndpoint: url, envExporter: "none"}, false, ""},
-		{map[string]string{envEndpoint: url, envExporter: "zipkin"}, false, envExporter},
-		{map[string]string{envEndpoint: url, envProtocol: "grpc"}, false, envProtocol},
-		{map[string]string{envEndpoint: url, envProtocol: "grpc", envTracesProtocol: otlpProtocol}, true, ""},
-		{map[string]string{envEndpoint: "127.0.0.1:4318"}, false, envEndpoint},
-		{map[string]string{envTracesEndpoint: "unix:///x", envEndpoint: url}, false, envTracesEndpoint},
-	} {
-		got, err := tracesWanted(cli.Environment{Get: func(name string) string { return tt.env[name] }})
-		if got != tt.want || (err != nil) != (tt.says != "") || err != nil && !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%v: %v, %v; want %v, %q", tt.env, got, err, tt.want, tt.says)
-		}
 	}
 }

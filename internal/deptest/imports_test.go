@@ -24,6 +24,7 @@ var allowed = map[string][]string{
 	root:                        {"internal/strictjson"},
 	"outbox":                    {root, "internal/sqldb"},
 	"outbox/outboxtest":         {root, "outbox"},
+	"outbox/outboxtrace":        {root, "outbox"},
 	"relay":                     {root, "outbox"},
 	"relay/relaymetrics":        {"outbox", "relay"},
 	"server":                    {root, "migrations", "internal/sqldb", "internal/strictjson", "internal/wire", "internal/version"},
@@ -45,6 +46,7 @@ var allowed = map[string][]string{
 	"internal/wire":             {root},
 	"internal/version":          {},
 	"internal/cli":              {"internal/version"},
+	"internal/tracing":          {"internal/version"},
 	"internal/drivers":          {"internal/sqldb"},
 	"internal/dbtest":           {"internal/drivers", "internal/sqldb", "migrations"},
 	"internal/dbfault":          {"internal/dbtest", "internal/drivers", "internal/sqldb"},
@@ -71,16 +73,17 @@ const (
 // forbidden lists what the packages of a tree must not pull in, through whatever they
 // import.
 var forbidden = map[string][]string{
-	root:            {"database/sql", "server", "outbox", "relay", "worker", "migrations", "resourceguard", "internal/sqldb", "testing", prometheus, openTelemetry},
-	"worker":        {"database/sql", "server", "outbox", "relay", "migrations", "resourceguard", "internal/sqldb", "testing", prometheus, otelSDK, otelExporters},
-	"outbox":        {"server", "relay", "worker", "resourceguard", "testing", prometheus, openTelemetry},
-	"relay":         {"server", "worker", "resourceguard", "testing", prometheus, openTelemetry},
-	"resourceguard": {"server", "outbox", "relay", "worker", "net/http", "testing", prometheus, openTelemetry},
-	"server":        {"outbox", "relay", "worker", "resourceguard", "testing", otelSDK, otelExporters},
-	"handoff":       {"database/sql", "net/http", "testing"},
-	"migrations":    {"server", "outbox", "relay", "worker", "resourceguard", "net/http", "testing"},
-	"cmd":           {"testing"},
-	"examples":      {"testing"},
+	root:                 {"database/sql", "server", "outbox", "relay", "worker", "migrations", "resourceguard", "internal/sqldb", "testing", prometheus, openTelemetry},
+	"worker":             {"database/sql", "server", "outbox", "relay", "migrations", "resourceguard", "internal/sqldb", "testing", prometheus, otelSDK, otelExporters},
+	"outbox":             {"server", "relay", "worker", "resourceguard", "testing", prometheus, openTelemetry},
+	"outbox/outboxtrace": {"server", "relay", "worker", "resourceguard", "testing", prometheus, otelSDK, otelExporters},
+	"relay":              {"server", "worker", "resourceguard", "testing", prometheus, otelSDK, otelExporters},
+	"resourceguard":      {"server", "outbox", "relay", "worker", "net/http", "testing", prometheus, openTelemetry},
+	"server":             {"outbox", "relay", "worker", "resourceguard", "testing", otelSDK, otelExporters},
+	"handoff":            {"database/sql", "net/http", "testing"},
+	"migrations":         {"server", "outbox", "relay", "worker", "resourceguard", "net/http", "testing"},
+	"cmd":                {"testing"},
+	"examples":           {"testing"},
 }
 
 // A listed is a package as go list tells it.

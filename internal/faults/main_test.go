@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 		f.Value.Set("6") // the tests wait for leases most of the time
 	}
 	code := m.Run()
+	if builtIn != "" {
+		os.RemoveAll(builtIn)
+	}
 	if left := children(); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "FAIL: processes are left over: %v\n", left)
 		code = 1

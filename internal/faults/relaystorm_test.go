@@ -36,8 +36,8 @@ const (
 const stormLease = time.Second
 
 // The issue, "done when": relays, server nodes and their database are killed, stopped and
-// cut off for a minute while business transactions commit and roll back. At the end verify
-// is clean, and each committed row is exactly one task, accepted as it was frozen.
+// cut off for a minute while business transactions commit and roll back. At the end the command
+// orbit-relay verify is clean, and each committed row is exactly one task, accepted as it was frozen.
 //
 // A minute on MySQL, less on the others. On the servers of its own the database is killed
 // too. ORBIT_FAULT_SECONDS makes it longer; with ORBIT_SOAK_DONE_ROWS the storm goes on in a
@@ -89,6 +89,7 @@ func storm(s *shop, d *database, usual time.Duration) {
 		s.Errorf("%d epochs: the storm has not met the relays", epochs)
 	}
 	s.check()
+	s.verified()
 	s.Logf("%v: %d rows, %d of them accepted by an earlier send, %d epochs; %v", time.Since(begin).Round(time.Second), s.committed(), s.acceptedBefore(), epochs, w)
 }
 

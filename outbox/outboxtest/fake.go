@@ -23,6 +23,8 @@ import (
 //		Enqueue(context.Context, outbox.Tx, outbox.Message) (outbox.Receipt, error)
 //	}
 //
+// It takes cancels as well.
+//
 // Only of its own transactions, from [Fake.Begin], does a Fake know how they end. What is
 // enqueued through another one, such as the *sql.Tx of a mocked driver, counts at once. To see
 // that a real rollback leaves nothing, use a real outbox on SQLite, and [In].
@@ -32,11 +34,19 @@ type Fake struct {
 	rows map[fakeIdentity]fakeRow
 }
 
-type fakeIdentity struct{ target, key string }
+type fakeIdentity struct{ target, task, key string } // of a submit the task is empty
 
 type fakeRow struct {
 	Enqueued
-	tx *FakeTx // that is not committed yet
+	cancel *outbox.Cancel // instead of a message
+	tx     *FakeTx        // that is not committed yet
+}
+
+func (r *fakeRow) identity() fakeIdentity {
+	if r.cancel != nil {
+		return fakeIdentity{r.cancel.Target, r.cancel.TaskID, r.cancel.Key}
+	}
+	return fakeIdentity{target: r.Target, key: r.Key}
 }
 
 // Enqueue is [outbox.Outbox.Enqueue]. A key that another open transaction of the Fake has
@@ -51,20 +61,11 @@ func (f *Fake) Enqueue(ctx context.Context, tx outbox.Tx, m outbox.Message) (out
 
 // EnqueueBatch is [outbox.Outbox.EnqueueBatch].
 func (f *Fake) EnqueueBatch(ctx context.Context, tx outbox.Tx, messages []outbox.Message) ([]outbox.Receipt, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if err := outbox.CheckTx(tx); err != nil {
-		return nil, err
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	own, _ := tx.(*FakeTx)
-	switch {
-	case own != nil && own.fake != f:
-		return nil, fmt.Errorf("%w: it is one of another Fake", outbox.ErrNoTransaction)
-	case own != nil && own.ended:
-		return nil, sql.ErrTxDone
+	own, err := f.open(ctx, tx)
+	if err != nil {
+		return nil, err
 	}
 	frozen, err := freezeAll(messages)
 	if err != nil {
@@ -73,12 +74,30 @@ func (f *Fake) EnqueueBatch(ctx context.Context, tx outbox.Tx, messages []outbox
 	before := maps.Clone(f.rows)
 	receipts := make([]outbox.Receipt, len(messages))
 	for i, e := range frozen {
-		if receipts[i], err = f.enqueue(own, e); err != nil {
+		if receipts[i], err = f.enqueue(fakeRow{Enqueued: e, tx: own}); err != nil {
 			f.rows = before // all or none
 			return nil, err
 		}
 	}
 	return receipts, nil
+}
+
+// open returns tx if it is one of the Fake's, nil if it is somebody else's.
+func (f *Fake) open(ctx context.Context, tx outbox.Tx) (*FakeTx, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := outbox.CheckTx(tx); err != nil {
+		return nil, err
+	}
+	own, _ := tx.(*FakeTx)
+	switch {
+	case own != nil && own.fake != f:
+		return nil, fmt.Errorf("%w: it is one of another Fake", outbox.ErrNoTransaction)
+	case own != nil && own.ended:
+		return nil, sql.ErrTxDone
+	}
+	return own, nil
 }
 
 // freezeAll holds messages to the rules for each of them and for all together.
@@ -105,39 +124,60 @@ func freezeAll(messages []outbox.Message) ([]Enqueued, error) {
 	return frozen, nil
 }
 
-func (f *Fake) enqueue(tx *FakeTx, e Enqueued) (outbox.Receipt, error) {
-	identity := fakeIdentity{e.Target, e.Key}
-	first, exists := f.rows[identity]
+func (f *Fake) enqueue(row fakeRow) (outbox.Receipt, error) {
+	first, exists := f.rows[row.identity()]
 	switch {
-	case exists && first.tx != nil && first.tx != tx:
+	case exists && first.tx != nil && first.tx != row.tx:
 		return outbox.Receipt{}, fmt.Errorf("outbox: enqueue: %w: another open transaction holds the key", outbox.ErrRetry)
-	case exists && first.Digest != e.Digest:
-		return outbox.Receipt{}, &outbox.ConflictError{Seq: first.Seq, Stored: first.Digest, Presented: e.Digest}
+	case exists && first.Digest != row.Digest:
+		return outbox.Receipt{}, &outbox.ConflictError{Seq: first.Seq, Stored: first.Digest, Presented: row.Digest}
 	case exists:
-		return outbox.Receipt{Seq: first.Seq, Digest: e.Digest, Existing: true}, nil
+		return outbox.Receipt{Seq: first.Seq, Digest: row.Digest, Existing: true}, nil
 	}
 	f.seq++
-	e.Seq = f.seq
+	row.Seq = f.seq
 	if f.rows == nil {
 		f.rows = map[fakeIdentity]fakeRow{}
 	}
-	f.rows[identity] = fakeRow{e, tx}
-	return outbox.Receipt{Seq: e.Seq, Digest: e.Digest}, nil
+	f.rows[row.identity()] = row
+	return outbox.Receipt{Seq: row.Seq, Digest: row.Digest}, nil
 }
 
 // Messages returns what is committed, in the order of Enqueue. It implements [Reader].
-func (f *Fake) Messages(context.Context) ([]Enqueued, error) { return f.messages(nil), nil }
+func (f *Fake) Messages(context.Context) ([]Enqueued, error) { return messagesOf(f.seen(nil)), nil }
 
-func (f *Fake) messages(tx *FakeTx) (seen []Enqueued) {
+// Cancels returns what is committed, in the order of EnqueueCancel. It implements [Reader].
+func (f *Fake) Cancels(context.Context) ([]EnqueuedCancel, error) { return cancelsOf(f.seen(nil)), nil }
+
+// seen returns what is committed, and what tx has enqueued, in order.
+func (f *Fake) seen(tx *FakeTx) (rows []fakeRow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, row := range f.rows {
 		if row.tx == nil || row.tx == tx {
-			seen = append(seen, row.Enqueued)
+			rows = append(rows, row)
 		}
 	}
-	slices.SortFunc(seen, func(a, b Enqueued) int { return int(a.Seq - b.Seq) })
-	return seen
+	slices.SortFunc(rows, func(a, b fakeRow) int { return int(a.Seq - b.Seq) })
+	return rows
+}
+
+func messagesOf(rows []fakeRow) (all []Enqueued) {
+	for _, row := range rows {
+		if row.cancel == nil {
+			all = append(all, row.Enqueued)
+		}
+	}
+	return all
+}
+
+func cancelsOf(rows []fakeRow) (all []EnqueuedCancel) {
+	for _, row := range rows {
+		if row.cancel != nil {
+			all = append(all, EnqueuedCancel{Cancel: *row.cancel, Seq: row.Seq, Digest: row.Digest})
+		}
+	}
+	return all
 }
 
 // Begin opens a transaction.
@@ -159,7 +199,14 @@ func (*FakeTx) QueryContext(context.Context, string, ...any) (*sql.Rows, error) 
 
 // Messages returns what this transaction sees: what is committed, and its own. It implements
 // [Reader].
-func (t *FakeTx) Messages(context.Context) ([]Enqueued, error) { return t.fake.messages(t), nil }
+func (t *FakeTx) Messages(context.Context) ([]Enqueued, error) {
+	return messagesOf(t.fake.seen(t)), nil
+}
+
+// Cancels returns what this transaction sees, as Messages does.
+func (t *FakeTx) Cancels(context.Context) ([]EnqueuedCancel, error) {
+	return cancelsOf(t.fake.seen(t)), nil
+}
 
 // Commit makes what was enqueued through t count. Like Rollback it returns sql.ErrTxDone if t
 // has ended already.

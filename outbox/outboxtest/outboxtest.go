@@ -1,5 +1,5 @@
-// Package outboxtest is for tests of those who use package outbox. [RequireEnqueued] and
-// [RequireNothingEnqueued] look into the outbox of a database or into a [Fake], an outbox in
+// Package outboxtest is for tests of those who use package outbox. [RequireEnqueued],
+// [RequireCancelEnqueued] and their like look into the outbox of a database or into a [Fake], an outbox in
 // memory. [TestOutbox] holds the promises of package outbox as a suite, so that whoever runs
 // an outbox can hold it to their own database: their engine and version, their DSN flags,
 // their proxy, their transaction wrapper.
@@ -39,6 +39,7 @@ type Store interface {
 	Reject(context.Context, outbox.Lease, []int64, outbox.Answer) (int, error)
 	Block(context.Context, outbox.Lease, []int64, outbox.Answer) (int, error)
 	Postpone(context.Context, outbox.Lease, []int64, time.Duration, outbox.Answer) (int, error)
+	Doubt(context.Context, outbox.Lease, []int64, outbox.Answer) (int, error)
 
 	Requeue(ctx context.Context, seq int64, act outbox.Act, risks outbox.Risk) error
 	Discard(ctx context.Context, seq int64, act outbox.Act) error

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/outbox"
@@ -24,6 +23,7 @@ type Enqueued struct {
 // A Reader is what assertions look at: a [*Fake], a [*FakeTx], or a database by way of [In].
 type Reader interface {
 	Messages(context.Context) ([]Enqueued, error)
+	Cancels(context.Context) ([]EnqueuedCancel, error)
 }
 
 // A Match tells messages apart. Empty fields match everything.
@@ -48,6 +48,7 @@ func RequireEnqueued(t testing.TB, in Reader, want Match) Enqueued {
 }
 
 // RequireNothingEnqueued ends the test if a message matches. The empty Match matches them all.
+// Cancels are no messages: see [RequireNoCancelEnqueued].
 func RequireNothingEnqueued(t testing.TB, in Reader, unwanted Match) {
 	t.Helper()
 	if _, found := look(t, in, unwanted); len(found) > 0 {
@@ -122,8 +123,8 @@ type Querier interface {
 }
 
 // In reads the outbox of a database: a transaction sees its own messages before they are
-// committed, a pool only committed ones. At most 1,000 messages are read, delivered ones among
-// them; more are an error. Cancels are no messages: they are passed over.
+// committed, a pool only committed ones. At most 1,000 messages are read, and as many cancels,
+// delivered ones among them; more are an error.
 func In(q Querier) Reader { return table{q} }
 
 type table struct{ Querier }
@@ -166,11 +167,6 @@ func scanEnqueued(rows *sql.Rows) (e Enqueued, err error) {
 	}
 	e.Target, e.Key, e.Traceparent = string(target), string(key), string(trace)
 	e.Request, e.Digest = frozen.Request, frozen.Digest
-	if notBefore != 0 {
-		e.NotBefore = time.UnixMicro(notBefore).UTC()
-	}
-	if notAfter != 0 {
-		e.NotAfter = time.UnixMicro(notAfter).UTC()
-	}
+	e.NotBefore, e.NotAfter = timeOf(notBefore), timeOf(notAfter)
 	return e, nil
 }

@@ -17,6 +17,7 @@ var settleCases = []testCase{
 	{name: "AcceptedIsWrittenOverAnyState", run: acceptedIsWrittenOverAnyState},
 	{name: "PostponeMakesDueLater", run: postponeMakesDueLater},
 	{name: "UnknownMarkStays", run: unknownMarkStays},
+	{name: "DoubtMarksAndCountsNothing", run: doubtMarksAndCountsNothing},
 	{name: "RefusalOfAMarkedRowBlocks", run: refusalOfAMarkedRowBlocks},
 	{name: "ConflictClosesAMarkedRow", run: conflictClosesAMarkedRow},
 	{name: "RowsClosedMeanwhileAreLeftAlone", run: rowsClosedMeanwhileAreLeftAlone},
@@ -184,6 +185,38 @@ func unknownMarkStays(s *suite) {
 	s.want("Deliver", 1, n, err)
 	if r := s.get(seq); r.Last.Unknown {
 		s.Fatal("the mark is there after an exact answer")
+	}
+}
+
+// doubtMarksAndCountsNothing: the row stays due and keeps its attempts, the mark keeps it from
+// being rejected and discarded, and the journal says where the mark came from (OUT-013, REL-014).
+func doubtMarksAndCountsNothing(s *suite) {
+	seqs := s.enqueueKeys("doubted", "left", "deposed")
+	l := s.lead()
+	n, err := s.Store.Block(s.ctx, l, seqs[1:2], refusal(outbox.OutcomeNeedsPerson))
+	s.want("Block", 1, n, err)
+	before := s.get(seqs[0])
+	n, err = s.Store.Doubt(s.ctx, l, seqs[:2], outbox.Answer{Status: 302, Message: "moved"})
+	s.want("Doubt", 1, n, err)
+	want := outbox.Answer{Outcome: outbox.OutcomeUnknown, Unknown: true, Status: 302, Message: "moved"}
+	if r := s.wantState(seqs[0], outbox.Pending); r.Last != want || r.Attempts != 0 || !r.DueAt.Equal(before.DueAt) {
+		s.Fatalf("row is %+v, want it as before with %+v", r, want)
+	}
+	if r := s.wantState(seqs[1], outbox.Blocked); r.Last.Unknown {
+		s.Fatal("a row that was closed meanwhile was marked")
+	}
+	n, err = s.Store.Reject(s.ctx, l, seqs[:1], refusal(outbox.OutcomeRefused))
+	s.want("Reject", 1, n, err)
+	if got := s.attempts(seqs[0]); len(got) != 2 || got[0].Answer != want || got[0].Number != 0 || got[1].Number != 1 {
+		s.Fatalf("journal is %+v, want the doubt and the refusal", got)
+	}
+	s.wantState(seqs[0], outbox.Blocked)
+	s.wantError("Discard", s.Store.Discard(s.ctx, seqs[0], operator), outbox.ErrUnknownOutcome)
+	s.takeOver()
+	_, err = s.Store.Doubt(s.ctx, l, seqs[2:], want)
+	s.wantError("Doubt of a deposed leader", err, outbox.ErrLeaseLost)
+	if r := s.get(seqs[2]); r.Last.Unknown {
+		s.Fatal("a deposed leader marked a row")
 	}
 }
 

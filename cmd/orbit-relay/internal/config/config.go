@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/outbox/outboxtrace"
 	"github.com/orbitkit/orbit/relay"
 )
 
@@ -69,7 +70,9 @@ func (t Target) GoString() string { return t.String() }
 // Open returns the target with a client of its own, whose connections nobody shares. It
 // does no I/O.
 func (t Target) Open() (relay.Target, error) {
-	client, err := orbit.NewClient(t.URL, t.Token, orbit.ClientConfig{AllowInsecure: t.AllowInsecure, MinimalBatchAnswers: true})
+	client, err := orbit.NewClient(t.URL, t.Token, orbit.ClientConfig{
+		AllowInsecure: t.AllowInsecure, MinimalBatchAnswers: true, Traceparent: outboxtrace.Traceparent,
+	})
 	if err != nil {
 		return relay.Target{}, err
 	}

@@ -1,4 +1,6 @@
-package main
+// Package tracing sends the spans of Orbit's programs to the collector that the environment
+// names.
+package tracing
 
 import (
 	"cmp"
@@ -19,7 +21,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/version"
 )
 
@@ -39,24 +40,31 @@ const (
 	flushTimeout = 3 * time.Second // at the end, for a collector that may not answer
 )
 
-// tracing makes what sends spans to a collector, or nothing if none is named. Stop sends
-// what is left, and waits no longer than flushTimeout for it.
-func (s *settings) tracing(ctx context.Context, env cli.Environment, log *slog.Logger) (provider trace.TracerProvider, stop func(), err error) {
+// An About tells collectors who sends.
+type About struct {
+	Service  string // such as the program's name; OTEL_SERVICE_NAME has the last word
+	Instance string // unlike that of any other process
+}
+
+// Start makes what sends spans to a collector, or nothing if the environment names none. Stop
+// sends what is left, and waits no longer than three seconds for it. An error is a mistake in
+// the environment; nothing is sent yet.
+func Start(ctx context.Context, getenv func(string) string, about About, log *slog.Logger) (provider trace.TracerProvider, stop func(), err error) {
 	nothing := func() {}
-	if wanted, err := tracesWanted(env); err != nil {
-		return nil, nothing, cli.Usage(err)
+	if wanted, err := wanted(getenv); err != nil {
+		return nil, nothing, err
 	} else if !wanted {
 		return noop.NewTracerProvider(), nothing, nil
 	}
 	exporter, err := otlptracehttp.New(ctx) // it does not connect yet
 	if err != nil {
-		return nil, nothing, cli.Usage(fmt.Errorf("traces: %w", err))
+		return nil, nothing, fmt.Errorf("traces: %w", err)
 	}
-	about, err := s.resource(ctx)
+	sender, err := about.resource(ctx)
 	if err != nil {
-		return nil, nothing, cli.Usage(fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES: %w", err))
+		return nil, nothing, fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	sending := sdk.NewTracerProvider(sdk.WithBatcher(&toldExporter{SpanExporter: exporter, log: log}), sdk.WithResource(about))
+	sending := sdk.NewTracerProvider(sdk.WithBatcher(&toldExporter{SpanExporter: exporter, log: log}), sdk.WithResource(sender))
 	log.InfoContext(ctx, "sending traces") // the address may hold a secret
 	return sending, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
@@ -67,21 +75,21 @@ func (s *settings) tracing(ctx context.Context, env cli.Environment, log *slog.L
 	}, nil
 }
 
-// tracesWanted reports whether the environment names a collector. It refuses what this
+// wanted reports whether the environment names a collector. It refuses what this
 // program cannot do, rather than sending spans where they are not understood.
-func tracesWanted(env cli.Environment) (bool, error) {
-	name, endpoint := envTracesEndpoint, env.Get(envTracesEndpoint)
+func wanted(getenv func(string) string) (bool, error) {
+	name, endpoint := envTracesEndpoint, getenv(envTracesEndpoint)
 	if endpoint == "" {
-		name, endpoint = envEndpoint, env.Get(envEndpoint)
+		name, endpoint = envEndpoint, getenv(envEndpoint)
 	}
-	exporter := cmp.Or(env.Get(envExporter), "otlp")
+	exporter := cmp.Or(getenv(envExporter), "otlp")
 	switch {
-	case endpoint == "", strings.EqualFold(env.Get(envDisabled), "true"), exporter == "none":
+	case endpoint == "", strings.EqualFold(getenv(envDisabled), "true"), exporter == "none":
 		return false, nil
 	case exporter != "otlp":
 		return false, fmt.Errorf("%s: must be otlp or none", envExporter)
 	}
-	if protocol := cmp.Or(env.Get(envTracesProtocol), env.Get(envProtocol), otlpProtocol); protocol != otlpProtocol {
+	if protocol := cmp.Or(getenv(envTracesProtocol), getenv(envProtocol), otlpProtocol); protocol != otlpProtocol {
 		return false, fmt.Errorf("%s, %s: must be %s", envTracesProtocol, envProtocol, otlpProtocol)
 	}
 	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -90,10 +98,10 @@ func tracesWanted(env cli.Environment) (bool, error) {
 	return true, nil
 }
 
-// resource tells collectors who sends. The environment has the last word.
-func (s *settings) resource(ctx context.Context) (*resource.Resource, error) {
+// resource says it in OpenTelemetry's words. The environment has the last word.
+func (a About) resource(ctx context.Context) (*resource.Resource, error) {
 	return resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
-		attribute.String("service.name", "orbit"), attribute.String("service.version", version.String()), attribute.String("service.instance.id", s.nodeID),
+		attribute.String("service.name", a.Service), attribute.String("service.version", version.String()), attribute.String("service.instance.id", a.Instance),
 	), resource.WithFromEnv())
 }
 
