@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -95,7 +96,7 @@ func shared[V comparable](w *choice, rows []delivery, value func(*delivery) V, b
 // An engine tries the arms of a CASE in turn, so two levels of about the square root
 // keep a batch of 1000 from comparing half a million times.
 func (w *choice) perRow(rows []delivery) string {
-	const arms = 24
+	arms := max(1, int(math.Sqrt(float64(len(rows)))))
 	var text strings.Builder
 	text.WriteString("CASE")
 	for chunk := range slices.Chunk(rows, arms) {

@@ -19,7 +19,7 @@ const (
 	maxOpen = 8000
 	// fewOpen is up to how many of them a look from the beginning of a lane reads the rows
 	// and not only the index: it meets those again.
-	fewOpen = 32
+	fewOpen = glanceRows / 2
 )
 
 // A reader finds due rows of a shard and puts them into the pipes of their targets. It
