@@ -110,28 +110,30 @@ func (c *contest) peers(ctx context.Context) (list []*contender, err error) {
 // asked for, in the first round. The function returned ends it.
 func (c *contest) watch(ctx context.Context, x *contender, round int) (end func(tasks int) error, err error) {
 	none := func(int) error { return nil }
-	if c.o.explain == "" || round != 0 {
-		return none, nil
-	}
-	var log statementLog
 	switch s := x.system.(type) {
 	case *orbitSystem:
-		log.w = s.w
+		return s.w.watch(ctx, c.o, round, c.what+", "+x.name)
 	case *floorLoop:
-		log.w = s.w
-	default:
+		return s.w.watch(ctx, c.o, round, c.what+", "+x.name)
+	}
+	return none, nil
+}
+
+// watch looks where the time of a run on w goes, if that is asked for, in the first round.
+func (w *workshop) watch(ctx context.Context, o options, round int, what string) (end func(tasks int) error, err error) {
+	none := func(int) error { return nil }
+	if o.explain == "" || round != 0 {
 		return none, nil
 	}
+	log := statementLog{w}
 	if err := log.open(ctx); err != nil {
 		return none, err
 	}
-	stop, err := profile(filepath.Join(c.o.explain, fileName(c.what+" "+x.name)+".pprof"))
+	stop, err := profile(filepath.Join(o.explain, fileName(what)+".pprof"))
 	if err != nil {
 		return none, err
 	}
-	return func(tasks int) error {
-		return errors.Join(stop(), log.print(ctx, c.what+", "+x.name, tasks))
-	}, nil
+	return func(tasks int) error { return errors.Join(stop(), log.print(ctx, what, tasks)) }, nil
 }
 
 // profile writes a CPU profile until the function returned is called.

@@ -117,7 +117,7 @@ func run(ctx context.Context) error {
 	flag.BoolVar(&o.verify, "verify", true, "backlog: hold the filled database to the invariants at the end")
 	flag.IntVar(&o.connections, "connections", 10_000, "idle: connections of workers; needs as many open files")
 	flag.DurationVar(&o.idleFor, "idle", time.Minute, "idle: how long statements are counted")
-	flag.StringVar(&o.explain, "explain", "", "drain, finish: folder for CPU profiles; prints the statements that take the time of the database")
+	flag.StringVar(&o.explain, "explain", "", "drain, finish, relay: folder for CPU profiles; prints the statements that take the time of the database")
 	flag.BoolVar(&o.verbose, "v", false, "drain, finish: print each run")
 	flag.Parse()
 	if o.dsn == "" {

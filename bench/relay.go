@@ -40,20 +40,29 @@ func relayPairs(ctx context.Context, w *workshop, o options, answers map[string]
 	r := ratio{name: fmt.Sprintf("relay, %d rows, sink %s", o.rows, name)}
 	forwarded := ratio{name: "  to the Watermill forwarder"}
 	var statements, commits []float64 // commits at most: an UPDATE outside a transaction is one
+	var oursCost, floorCost []cost
 	for pair := range o.pairs {
+		end, err := w.watch(ctx, o, pair, name+" ours")
+		if err != nil {
+			return err
+		}
 		ours, each, err := drain(ctx, w, answers, "orbit_outbox", kind, func(ctx context.Context, url string) error {
 			return runOrbit(ctx, w, url, o.senders)
 		})
-		if err != nil {
+		if err = errors.Join(err, end(o.rows)); err != nil {
 			return fmt.Errorf("relay: %w", err)
 		}
-		floor, _, err := drain(ctx, w, answers, "floor_relay", kind, func(ctx context.Context, url string) error {
+		if end, err = w.watch(ctx, o, pair, name+" floor"); err != nil {
+			return err
+		}
+		floor, floorEach, err := drain(ctx, w, answers, "floor_relay", kind, func(ctx context.Context, url string) error {
 			return (&floorRelay{db: w.DB, url: url, senders: o.senders}).run(ctx)
 		})
-		if err != nil {
+		if err = errors.Join(err, end(o.rows)); err != nil {
 			return fmt.Errorf("floor: %w", err)
 		}
 		r.add(ours, floor)
+		oursCost, floorCost = append(oursCost, each), append(floorCost, floorEach)
 		statements, commits = append(statements, each["Questions"]), append(commits, each["Com_commit"]+each["Com_update"])
 		if kind.instant && pair < o.peers { // it sends rows one by one, and is slow
 			peer, err := watermillRate(ctx, w, min(o.rows, 2000))
@@ -67,6 +76,8 @@ func relayPairs(ctx context.Context, w *workshop, o options, answers map[string]
 	if len(forwarded.ours) > 0 {
 		forwarded.print()
 	}
+	printCosts("  ours", oursCost)
+	printCosts("  loop", floorCost)
 	fmt.Printf("%-28s %.4f statements and at most %.4f commits a row (medians; those of the receiver left out)\n", "", quantile(statements, 0.5), quantile(commits, 0.5))
 	return nil
 }

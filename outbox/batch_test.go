@@ -73,11 +73,19 @@ func TestALimitOutOfRangeIsAnInvalidArgument(t *testing.T) {
 		for _, limit := range []int{-1, 0, outbox.MaxRows + 1} {
 			_, journal := store.Journal(t.Context(), 1, 0, limit)
 			_, due := store.ReadDue(t.Context(), 0, 0, outbox.Cursor{}, limit)
-			for _, err := range []error{journal, due} {
+			_, ready := store.ReadReady(t.Context(), 0, 0, outbox.Cursor{}, limit, 0)
+			_, first := store.ReadFirst(t.Context(), 0, []int64{1}, limit, 0)
+			for _, err := range []error{journal, due, ready, first} {
 				var invalid *orbit.InvalidArgumentError
 				if !errors.As(err, &invalid) || invalid.Field != "limit" {
 					t.Errorf("limit %d: %v, want a mistake in limit", limit, err)
 				}
+			}
+		}
+		for _, lanes := range [][]int64{nil, make([]int64, outbox.MaxLanes+1)} {
+			var invalid *orbit.InvalidArgumentError
+			if _, err := store.ReadFirst(t.Context(), 0, lanes, 1, 0); !errors.As(err, &invalid) || invalid.Field != "lanes" {
+				t.Errorf("%d lanes: %v, want a mistake in lanes", len(lanes), err)
 			}
 		}
 	}, migrations.Outbox)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -52,7 +53,7 @@ func (b *deliveries) set(d *sqldb.Dialect, state string) (string, []any) {
 	w.args = append(w.args, int64(OutcomeAccepted), empty, empty, empty)
 	status := shared(&w, b.rows, func(r *delivery) int { return r.Status }, func(v int) any { return v })
 	request := shared(&w, b.rows, func(r *delivery) sqldb.ID { return r.request }, func(v sqldb.ID) any { return v[:] })
-	task := w.perRow(b.rows)
+	task := w.perRow(b.rows, func(r *delivery) any { return r.task[:] })
 	deduplicated := shared(&w, b.rows, func(r *delivery) bool { return r.Deduplicated }, func(v bool) any { return flag(v) })
 	accepted := shared(&w, b.rows, func(r *delivery) int64 { return zeroMicros(r.AcceptedAt) }, func(v int64) any { return v })
 	return fmt.Sprintf(deliverRows, d.Clock, status, request, task, deduplicated, accepted, sqldb.Placeholders(len(b.seqs)), state),
@@ -78,6 +79,9 @@ func shared[V comparable](w *choice, rows []delivery, value func(*delivery) V, b
 		w.args = append(w.args, bind(most))
 		return "?"
 	}
+	if len(seqs) > manyValues {
+		return w.perRow(rows, func(r *delivery) any { return bind(value(r)) })
+	}
 	var text strings.Builder
 	text.WriteString("CASE")
 	for v, list := range seqs {
@@ -91,11 +95,14 @@ func shared[V comparable](w *choice, rows []delivery, value func(*delivery) V, b
 	return text.String() + " ELSE ? END"
 }
 
+// manyValues is how many lists of rows an engine may search one after the other.
+const manyValues = 16
+
 // perRow returns the expression for a column in which each row has a value of its own.
 // An engine tries the arms of a CASE in turn, so two levels of about the square root
 // keep a batch of 1000 from comparing half a million times.
-func (w *choice) perRow(rows []delivery) string {
-	const arms = 24
+func (w *choice) perRow(rows []delivery, bind func(*delivery) any) string {
+	arms := max(1, int(math.Sqrt(float64(len(rows)))))
 	var text strings.Builder
 	text.WriteString("CASE")
 	for chunk := range slices.Chunk(rows, arms) {
@@ -103,7 +110,7 @@ func (w *choice) perRow(rows []delivery) string {
 		w.args = append(w.args, chunk[len(chunk)-1].Seq)
 		for i := range chunk {
 			text.WriteString(" WHEN ? THEN ?")
-			w.args = append(w.args, chunk[i].Seq, chunk[i].task[:])
+			w.args = append(w.args, chunk[i].Seq, bind(&chunk[i]))
 		}
 		text.WriteString(" END")
 	}

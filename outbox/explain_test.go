@@ -81,6 +81,8 @@ func hotStatements(t *testing.T, db *dbtest.DB) []hotStatement {
 		{"Lanes", nextLane + clock + nextLaneFrom, []any{0, 0}, dueIndex},
 		{"ReadDue", readDue + clock + readDueAfter, []any{0, 1, 0, 0, 0, 0, 100}, dueIndex},
 		{"ReadDue after", readDue + clock + readDueAfter, []any{0, 1, at, at, at, 10_000, 100}, dueIndex},
+		{"ReadDue and rows", fmt.Sprintf(readReady, clock) + readyAfter, []any{8192, 0, 1, at, at, at, 10_000, 100}, dueIndex},
+		{"ReadDue, first of lanes", fmt.Sprintf(readReady, clock) + fmt.Sprintf(readyFirst, in), append([]any{8192, 0}, append(seqArgs(nil, seqs), 100)...), dueIndex},
 		{"Fetch", s.fetchQuery(len(seqs)), seqArgs(nil, seqs), primary},
 		{"Postpone", s.update + fmt.Sprintf(postponeRows, clock, in) + s.epochIs, append(seqArgs(answer, seqs), fence...), primary},
 		{"Doubt", s.update + fmt.Sprintf(doubtRows, clock, in) + s.epochIs, append(seqArgs(answer[2:], seqs), fence...), primary},
@@ -97,7 +99,7 @@ func (h hotStatement) check(t *testing.T, db *dbtest.DB) {
 	if h.key == primary && db.Engine == dbtest.SQLite {
 		h.key = "INTEGER PRIMARY KEY"
 	}
-	for _, bad := range []string{"filesort", "temporary", "TEMP B-TREE", "SCAN orbit_outbox"} {
+	for _, bad := range []string{"filesort", "temporary", "TEMP B-TREE", "SCAN orbit_outbox", "SCAN d", "SCAN r", " r ALL", " r index"} {
 		if strings.Contains(plan, bad) {
 			t.Errorf("%s: plan has %q:\n%s", h.name, bad, plan)
 		}

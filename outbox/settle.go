@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
@@ -166,32 +165,24 @@ FROM orbit_outbox%s
 WHERE state = 2 AND seq IN `
 )
 
-// maxDeliveries is how many rows one statement delivers: its text and the work to bind
-// it grow with them, its share of a commit is small enough by then.
-const maxDeliveries = 250
-
 // Deliver records that rows were accepted. An exact accepted answer is a fact: it is
 // written over whatever an operator or an earlier answer has made of the row, and the
 // journal keeps what was there. It returns how many of the rows hold this fact now,
 // also if an earlier call with a lost answer has written it; the others are gone, or
 // were accepted as another task. With ErrLeaseLost the caller no longer leads the
-// shard. At most 1000 rows, each once; 250 go into one statement.
-func (s *Store) Deliver(ctx context.Context, l Lease, rows []Delivery) (n int, err error) {
+// shard. At most 1000 rows, each once.
+func (s *Store) Deliver(ctx context.Context, l Lease, rows []Delivery) (int, error) {
+	if len(rows) == 0 {
+		return 0, nil
+	}
 	if err := checkCount(len(rows)); err != nil {
 		return 0, err
 	}
-	for chunk := range slices.Chunk(rows, maxDeliveries) {
-		b, err := newDeliveries(chunk)
-		if err != nil {
-			return n, err
-		}
-		k, err := s.deliver(ctx, l, b)
-		n += k
-		if err != nil {
-			return n, err
-		}
+	b, err := newDeliveries(rows)
+	if err != nil {
+		return 0, err
 	}
-	return n, nil
+	return s.deliver(ctx, l, b)
 }
 
 func (s *Store) deliver(ctx context.Context, l Lease, b *deliveries) (int, error) {

@@ -48,7 +48,8 @@ type Config struct {
 	// BatchRows is the most rows in one request, at most 100. Default 100.
 	BatchRows int
 	// BufferBytes bounds the requests read ahead per shard and target; one row is
-	// read whatever its size. Default 4 MiB.
+	// read whatever its size, and a look at a lane reads at most as much once more.
+	// Default 4 MiB.
 	BufferBytes int
 	// Poll is the longest time between looks for due rows while idle. It is the last
 	// resort: see Notify and Handler. Default 1s.

@@ -8,7 +8,7 @@
 //	   │       no claim         bytes           overlap        │ answer
 //	   └────────────────────── ledger ◄──────── classify ◄─────┘
 //	           one statement per outcome of what gathered
-//	           while the last commit ran
+//	           while the last commit ran, or in 10 ms
 //
 // Which rows are in flight is known in memory only; reading them writes nothing, and no
 // database transaction is ever open during a request. A relay that dies is followed,
@@ -33,5 +33,6 @@
 //
 // A relay sleeps while there is nothing to do. [Relay.Notify], a hook of the same
 // process and POST /nudge of [Relay.Handler] wake it; they carry no data, and losing
-// one costs no more than a poll.
+// one costs no more than a poll. It then reads the lanes that had rows lately in one
+// statement, sends what that finds, and looks at all lanes afterwards.
 package relay

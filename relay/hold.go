@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// obeyWithin is how old what a leader knows of the operators' holds may be while it sends.
-// An operator is promised a second.
-const obeyWithin = 500 * time.Millisecond
+// obeyWithin is how old what a leader knows of the operators' holds may be when it chooses
+// rows, and until it looks again while they wait to be sent. An operator is promised a second.
+const obeyWithin = 400 * time.Millisecond
 
 // watchHolds reads the holds while rows are between reader and ledger, until ctx ends:
 // they may wait there for a slow server when the reader has nothing more to read. The
@@ -15,7 +15,7 @@ const obeyWithin = 500 * time.Millisecond
 func (l *lead) watchHolds(ctx context.Context) {
 	var down outage
 	for sleep(ctx, obeyWithin) {
-		if l.flight.open() == 0 || !l.holdsAreStale() {
+		if l.flight.open() == 0 || !l.holdsAreOlder(obeyWithin/2) {
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, statementTimeout)
@@ -27,11 +27,12 @@ func (l *lead) watchHolds(ctx context.Context) {
 	}
 }
 
-// holdsAreStale reports whether the holds would be older than promised by the next look.
-func (l *lead) holdsAreStale() bool {
+// holdsAreOlder reports whether the holds were read so long ago. At half of obeyWithin they
+// are read again, lest they get older than that until the next look.
+func (l *lead) holdsAreOlder(age time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Since(l.heldAt) >= obeyWithin/2
+	return time.Since(l.heldAt) >= age
 }
 
 func (l *lead) readHolds(ctx context.Context) error {

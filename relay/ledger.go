@@ -10,8 +10,15 @@ import (
 	"github.com/orbitkit/orbit/outbox"
 )
 
-// maxSettle bounds one statement: those of deliveries compare each row with each.
-const maxSettle = 250
+const (
+	// maxSettle bounds one statement.
+	maxSettle = outbox.MaxRows
+	// settleApart is how far apart statements begin while fewRows or less have gathered: where
+	// rows trickle in, each answer would have a commit of its own otherwise, which those of the
+	// business have to share the disk with.
+	settleApart = 10 * time.Millisecond
+	fewRows     = 100
+)
 
 // A settleAct is what a statement makes of rows.
 type settleAct int
@@ -32,7 +39,7 @@ type settling struct {
 }
 
 // A ledger gathers what the answers mean and writes it down: while one statement
-// commits, the next one's rows gather. No timer, no waiting.
+// commits, the next one's rows gather. The first after a quiet time is written at once.
 type ledger struct {
 	lead *lead
 	more chan struct{}
@@ -75,6 +82,7 @@ func (g *ledger) keep(ctx context.Context) error {
 	retry := newBackOff(20*time.Millisecond, 2*time.Second)
 	var down outage
 	for {
+		began := time.Now()
 		err := g.flush(ctx)
 		if errors.Is(err, outbox.ErrLeaseLost) {
 			return err
@@ -91,8 +99,34 @@ func (g *ledger) keep(ctx context.Context) error {
 			return ctx.Err()
 		case <-wait:
 		case <-g.more:
+			g.gather(ctx, began.Add(settleApart))
 		}
 	}
+}
+
+// gather waits until more than a few rows are there, or until then.
+func (g *ledger) gather(ctx context.Context, until time.Time) {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	for g.hasFew() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-g.more:
+		}
+	}
+}
+
+func (g *ledger) hasFew() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	rows := len(g.delivered)
+	for _, seqs := range g.others {
+		rows += len(seqs)
+	}
+	return !g.closed && rows <= fewRows
 }
 
 func (g *ledger) done() bool {

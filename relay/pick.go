@@ -10,8 +10,8 @@ import (
 
 // A picked row has room in its pipe.
 type picked struct {
-	due                  outbox.Due
-	lane                 int64
+	outbox.Ready
+	read                 time.Time // when the row was read, if it was
 	pipe                 *pipe
 	gateTrial, laneTrial bool
 }
@@ -29,7 +29,7 @@ func (r *reader) pick(ctx context.Context) (all []picked, err error) {
 		}
 		all = append(all, some...)
 		for _, p := range some {
-			size += p.due.Size
+			size += p.Size
 		}
 		if len(all) >= readRows || size >= r.cfg.BufferBytes {
 			break // one Fetch takes no more
@@ -48,12 +48,12 @@ func (r *reader) unpick(all []picked) {
 
 // release gives back what was reserved for a row.
 func (r *reader) release(p picked) {
-	p.pipe.free(p.due.Size)
+	p.pipe.free(p.Size)
 	if p.gateTrial {
 		p.pipe.gate.endTrial()
 	}
 	if p.laneTrial {
-		r.lead.lanes.endTrial(p.lane)
+		r.lead.lanes.endTrial(p.Lane)
 	}
 }
 
@@ -63,12 +63,31 @@ func (r *reader) pickLane(ctx context.Context, lane outbox.Lane) ([]picked, erro
 	if most == roomNone {
 		return nil, nil
 	}
-	due, err := r.store.ReadDue(ctx, r.term.now().Shard, lane.ID, r.places[lane.ID], readRows)
+	limit, maxBytes := r.reach(lane, p, most)
+	ready, err := r.store.ReadReady(ctx, r.term.now().Shard, lane.ID, r.places[lane.ID], limit, maxBytes)
 	if err != nil {
 		return nil, err
 	}
-	return r.choose(lane, p, due, most), nil
+	return r.choose(lane, p, ready, most, len(ready) < limit), nil
 }
+
+// reach returns how many rows of a lane to look at, and up to which size to read them on
+// that occasion: no more than fits the pipe, and not where most of them are known already
+// or only one will be chosen.
+func (r *reader) reach(lane outbox.Lane, p *pipe, most int) (limit, maxBytes int) {
+	if most == roomTrial {
+		return readRows, 0
+	}
+	limit = min(readRows, p.room())
+	if r.places[lane.ID] == (outbox.Cursor{}) && r.flight.open() > fewOpen {
+		return limit, 0
+	}
+	return limit, r.smallBytes()
+}
+
+// smallBytes is the size up to which a row is read together with its place in the index: as
+// many of them as one look reads fit the buffer.
+func (r *reader) smallBytes() int { return r.cfg.BufferBytes / readRows }
 
 // laneRoom returns the pipe of a lane and how much of the lane may be sent now. It
 // notes when to look again.
@@ -128,12 +147,14 @@ func (r *reader) pipeOf(target string) *pipe {
 	return p
 }
 
-// choose reserves room for rows of a lane and moves its place behind them.
-func (r *reader) choose(lane outbox.Lane, p *pipe, due []outbox.Due, most int) (all []picked) {
+// choose reserves room for rows of a lane and moves its place behind them. Ended says that
+// the lane has no more.
+func (r *reader) choose(lane outbox.Lane, p *pipe, ready []outbox.Ready, most int, ended bool) (all []picked) {
 	if most == roomTrial {
-		return r.chooseOne(lane, p, due)
+		return r.chooseOne(lane, p, ready, ended)
 	}
-	for _, d := range due {
+	read := time.Now()
+	for _, d := range ready {
 		switch {
 		case r.flight.has(d.Seq):
 		case p.gate.shuns(d.Seq):
@@ -142,24 +163,24 @@ func (r *reader) choose(lane outbox.Lane, p *pipe, due []outbox.Due, most int) (
 			r.blocked = true
 			return all
 		default:
-			all = append(all, picked{due: d, lane: lane.ID, pipe: p})
+			all = append(all, picked{Ready: d, read: read, pipe: p})
 		}
 		r.places[lane.ID] = d.Cursor()
 	}
-	r.ended[lane.ID] = len(due) < readRows
+	r.ended[lane.ID] = ended
 	return all
 }
 
 // chooseOne chooses a row to be on trial.
-func (r *reader) chooseOne(lane outbox.Lane, p *pipe, due []outbox.Due) []picked {
+func (r *reader) chooseOne(lane outbox.Lane, p *pipe, ready []outbox.Ready, ended bool) []picked {
 	end := r.places[lane.ID]
-	if len(due) > 0 {
-		end = due[len(due)-1].Cursor()
+	if len(ready) > 0 {
+		end = ready[len(ready)-1].Cursor()
 	}
 	if p.gate.tryAny() {
-		rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+		rand.Shuffle(len(ready), func(i, j int) { ready[i], ready[j] = ready[j], ready[i] })
 	}
-	for _, d := range due {
+	for _, d := range ready {
 		switch {
 		case r.flight.has(d.Seq):
 		case p.gate.shuns(d.Seq):
@@ -168,7 +189,7 @@ func (r *reader) chooseOne(lane outbox.Lane, p *pipe, due []outbox.Due) []picked
 			r.blocked = true
 			return nil
 		default:
-			row, ok := r.onTrial(lane, p, d)
+			row, ok := r.onTrial(p, d)
 			if !ok {
 				p.free(d.Size)
 				return nil
@@ -176,21 +197,21 @@ func (r *reader) chooseOne(lane outbox.Lane, p *pipe, due []outbox.Due) []picked
 			return []picked{row}
 		}
 	}
-	r.places[lane.ID], r.ended[lane.ID] = end, len(due) < readRows
+	r.places[lane.ID], r.ended[lane.ID] = end, ended
 	return nil
 }
 
 // onTrial begins the trials that the row is to be; false if another shard was faster.
-func (r *reader) onTrial(lane outbox.Lane, p *pipe, d outbox.Due) (picked, bool) {
-	row := picked{due: d, lane: lane.ID, pipe: p}
+func (r *reader) onTrial(p *pipe, d outbox.Ready) (picked, bool) {
+	row := picked{Ready: d, read: time.Now(), pipe: p}
 	if atGate, _ := p.gate.room(); atGate != roomAll {
 		if !p.gate.beginTrial() {
 			return row, false
 		}
 		row.gateTrial = true
 	}
-	if atLane, _ := r.lead.lanes.room(lane.ID); atLane != roomAll {
-		r.lead.lanes.beginTrial(lane.ID)
+	if atLane, _ := r.lead.lanes.room(d.Lane); atLane != roomAll {
+		r.lead.lanes.beginTrial(d.Lane)
 		row.laneTrial = true
 	}
 	return row, true
@@ -209,25 +230,21 @@ func (r *reader) forgiveShunned() (any bool) {
 	return any
 }
 
-// fetch reads the picked rows and puts them into their pipes.
+// fetch puts the picked rows into their pipes. It reads those of which only the place in the
+// index is known.
 func (r *reader) fetch(ctx context.Context, all []picked) error {
-	bySeq := make(map[int64]picked, len(all))
-	seqs := make([]int64, len(all))
-	for i, p := range all {
-		bySeq[p.due.Seq], seqs[i] = p, p.due.Seq
-	}
-	rows, err := r.store.Fetch(ctx, seqs)
-	if err != nil {
+	if err := r.complete(ctx, all); err != nil {
 		r.unpick(all)
 		return err
 	}
-	now := time.Now()
 	lease := r.term.now()
 	byPipe := map[*pipe][]*entry{}
-	for i := range rows {
-		p := bySeq[rows[i].Seq]
-		delete(bySeq, rows[i].Seq)
-		e := &entry{row: rows[i], read: now, gateTrial: p.gateTrial, laneTrial: p.laneTrial}
+	for _, p := range all {
+		if p.Row == nil { // settled or taken by an operator meanwhile
+			r.release(p)
+			continue
+		}
+		e := &entry{row: *p.Row, read: p.read, gateTrial: p.gateTrial, laneTrial: p.laneTrial}
 		e.alone = p.pipe.gate.sendsAlone(e.row.Seq)
 		e.suspect = lease.TookOver && e.row.DueAt.Before(lease.Since)
 		r.flight.add(e.row.Seq)
@@ -236,8 +253,26 @@ func (r *reader) fetch(ctx context.Context, all []picked) error {
 	for p, entries := range byPipe {
 		p.push(false, entries...)
 	}
-	for _, gone := range bySeq { // settled or taken by an operator meanwhile
-		r.release(gone)
+	return nil
+}
+
+// complete reads the rows that were not read together with their index.
+func (r *reader) complete(ctx context.Context, all []picked) error {
+	var seqs []int64
+	at := map[int64]*picked{}
+	for i := range all {
+		if p := &all[i]; p.Row == nil {
+			at[p.Seq], seqs = p, append(seqs, p.Seq)
+		}
+	}
+	rows, err := r.store.Fetch(ctx, seqs)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for i := range rows {
+		p := at[rows[i].Seq]
+		p.Row, p.read = &rows[i], now
 	}
 	return nil
 }

@@ -39,6 +39,13 @@ func (p *pipe) vacantLocked() bool {
 	return p.rows <= p.maxRows()/2 && p.bytes <= p.lead.cfg.BufferBytes/2
 }
 
+// room returns how many more rows fit.
+func (p *pipe) room() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(1, p.maxRows()-p.rows)
+}
+
 // reserve makes room for one row, or returns false. An empty pipe takes any row.
 func (p *pipe) reserve(size int) bool {
 	p.mu.Lock()

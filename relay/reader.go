@@ -17,6 +17,9 @@ const (
 	manyLanes = 32
 	// maxOpen bounds the rows between reader and ledger.
 	maxOpen = 8000
+	// fewOpen is up to how many of them a look from the beginning of a lane reads the rows
+	// and not only the index: it meets those again.
+	fewOpen = glanceRows / 2
 )
 
 // A reader finds due rows of a shard and puts them into the pipes of their targets. It
@@ -36,6 +39,7 @@ type reader struct {
 	blocked  bool          // pipes or ledger have no room
 	sleep    time.Duration // until something known is due
 	lone     map[string]bool
+	familiar map[int64]familiarLane
 	passedBy map[string]int // targets of which only shunned rows were met
 }
 
@@ -46,6 +50,8 @@ func newReader(l *lead) *reader {
 		places: map[int64]outbox.Cursor{},
 		ended:  map[int64]bool{},
 		lone:   map[string]bool{},
+
+		familiar: map[int64]familiarLane{},
 	}
 }
 
@@ -67,6 +73,7 @@ func (r *reader) run(stop, hard context.Context) {
 		switch {
 		case err != nil:
 			r.wait(wake, retry.NextBackOff()+minPoll)
+			r.lookAnew()
 			continue
 		case found:
 			idle = minPoll
@@ -75,15 +82,25 @@ func (r *reader) run(stop, hard context.Context) {
 		case r.blocked:
 			r.waitForRoom(wake)
 		default:
-			r.wait(wake, min(idle, r.sleep))
+			woken := r.wait(wake, min(idle, r.sleep))
 			idle = min(2*idle, r.cfg.Poll)
+			var found, all bool
+			if woken {
+				found, all = r.glance()
+			}
+			if found {
+				idle = minPoll
+			}
+			if !all {
+				r.lookAnew()
+			}
 		}
 		retry.Reset()
 	}
 }
 
-// wait sleeps until it is woken, for at most d, and makes the next step look anew.
-func (r *reader) wait(wake []<-chan struct{}, d time.Duration) {
+// wait sleeps until it is woken, for at most d. It reports whether it was woken for new rows.
+func (r *reader) wait(wake []<-chan struct{}, d time.Duration) (rows bool) {
 	var settled chan struct{}
 	if r.drain {
 		settled = r.space
@@ -94,9 +111,15 @@ func (r *reader) wait(wake []<-chan struct{}, d time.Duration) {
 	case <-r.stop.Done():
 	case <-settled:
 	case <-wake[0]:
+		return true
 	case <-wake[1]:
 	case <-timer.C:
 	}
+	return false
+}
+
+// lookAnew makes the next step look at all lanes.
+func (r *reader) lookAnew() {
 	r.listed = time.Time{}
 	r.rest()
 }
@@ -145,7 +168,7 @@ func (r *reader) step() (found bool, err error) {
 			return false, err
 		}
 	}
-	if len(r.lanes) > 0 && r.holdsAreStale() {
+	if len(r.lanes) > 0 && r.holdsAreOlder(obeyWithin/2) {
 		if err := r.readHolds(ctx); err != nil {
 			return false, err
 		}
@@ -170,6 +193,7 @@ func (r *reader) list(ctx context.Context) error {
 		return err
 	}
 	r.lanes, r.listed = lanes, now
+	r.acquaint()
 	if len(lanes) > manyLanes {
 		r.restUnto = time.Now().Add(4 * time.Since(now))
 	}

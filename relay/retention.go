@@ -6,9 +6,13 @@ import (
 )
 
 const (
-	// purgeRows is how many rows one batch looks at: few enough for its locks to be
-	// short, and eight batches a second keep up with 2,000 delivered rows.
+	// purgeRows is how many rows one batch looks at: few enough for business transactions
+	// beside it not to wait for long.
 	purgeRows = 500
+	// purgeRate is how many rows a second it looks at, so that it keeps up with 2,000
+	// delivered ones, and purgeHurry after how long without coming to young rows it hurries.
+	purgeRate  = 2500
+	purgeHurry = 15 * time.Minute
 	// purgeAgain is how long the relay waits when it has come to young rows.
 	purgeAgain = time.Minute
 	// purgeAnew is how often it begins at the first row again: some rows are delivered
@@ -18,12 +22,13 @@ const (
 
 // purge deletes old delivered rows until ctx ends (OUT-018). It is the leader of shard 0
 // that does it, for all shards, so there is one at a time. Each batch is followed by a
-// pause as long as it took, so that a slow database gets less of it.
+// pause at least as long as it took, so that a slow database gets less of it.
 func (l *lead) purge(ctx context.Context) {
 	retry := newBackOff(time.Second, time.Minute)
 	var down outage
 	var next int64
 	var anew time.Time
+	caughtUp := time.Now()
 	for {
 		if time.Since(anew) >= purgeAnew {
 			next, anew = 0, time.Now()
@@ -35,12 +40,15 @@ func (l *lead) purge(ctx context.Context) {
 		}
 		down.report(l.log, "purge delivered rows", err)
 		wait := time.Since(began)
+		if time.Since(caughtUp) < purgeHurry {
+			wait = max(wait, purgeRows*time.Second/purgeRate-wait)
+		}
 		switch {
 		case err != nil:
 			wait = retry.NextBackOff()
 		case after == 0:
 			retry.Reset()
-			wait = purgeAgain
+			wait, caughtUp = purgeAgain, time.Now().Add(purgeAgain)
 		default:
 			retry.Reset()
 			next = after

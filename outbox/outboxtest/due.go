@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +21,7 @@ var dueCases = []testCase{
 	{name: "LateCommitIsFound", twoWriters: true, run: lateCommitIsFound},
 	{name: "NoRowOfManyWritersIsLost", run: noRowOfManyWritersIsLost},
 	{name: "FetchReturnsPendingRowsOnly", run: fetchReturnsPendingRowsOnly},
+	{name: "ReadyRowsAreWhatFetchReads", run: readyRowsAreWhatFetchReads},
 	{name: "DamageIsSeen", run: damageIsSeen},
 	{name: "ShardsListWhatOccurs", run: shardsListWhatOccurs},
 }
@@ -247,6 +250,60 @@ func fetchReturnsPendingRowsOnly(s *suite) {
 	}
 	_, err = s.Store.Get(s.ctx, seqs[3]+1000)
 	s.wantError("Get of a missing row", err, outbox.ErrNotFound)
+}
+
+// What is read together with the index is what the row has, as far as a send needs it.
+func readyRowsAreWhatFetchReads(s *suite) {
+	large, bounded := message("large"), message("bounded")
+	large.Request.Payload = []byte(`"` + strings.Repeat("x", 5000) + `"`)
+	bounded.NotBefore, bounded.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	bounded.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	other := message("other")
+	other.Request.QueueID = otherQueue
+	var seqs []int64
+	tx := s.begin()
+	for _, m := range []outbox.Message{message("a"), large, bounded, other, message("cancel")} {
+		seqs = append(seqs, s.enqueueIn(tx, m).Seq)
+	}
+	s.commit(tx)
+	s.exec("UPDATE orbit_outbox SET operation = 2, operation_task_id = ?, queue_id = NULL, handler = ? WHERE seq = ?", []byte("0123456789abcdef"), []byte{}, seqs[4])
+	n, err := s.Store.Postpone(s.ctx, s.lead(), seqs[:1], 0, outbox.Answer{Outcome: outbox.OutcomeUnknown, Unknown: true})
+	s.want("Postpone", 1, n, err)
+
+	var lanes []int64
+	for _, l := range s.lanes() {
+		lanes = append(lanes, l.ID)
+	}
+	ready, err := s.Store.ReadFirst(s.ctx, 0, lanes, 10, 2000)
+	if err != nil || len(ready) != len(seqs) {
+		s.Fatalf("ReadFirst = %d rows, %v; want %d", len(ready), err, len(seqs))
+	}
+	for i, d := range ready {
+		want := s.get(d.Seq)
+		if d.Size != want.Size || d.Lane != want.Lane || !d.DueAt().Equal(want.DueAt) || i > 0 && d.Lane < ready[i-1].Lane {
+			s.Fatalf("row %d is read as %+v, and has %+v", d.Seq, d, want)
+		}
+		if d.Seq == seqs[1] {
+			if d.Row != nil {
+				s.Fatalf("a row of %d bytes was read", d.Size)
+			}
+			continue
+		}
+		want.Last = outbox.Answer{Unknown: want.Last.Unknown}
+		want.ReadAt = d.Row.ReadAt
+		if !reflect.DeepEqual(*d.Row, want) || d.Row.ReadAt.Before(d.Row.CreatedAt) || !d.Row.Intact() {
+			s.Fatalf("row is read as\n%+v, and is\n%+v", *d.Row, want)
+		}
+	}
+	for _, d := range s.due(outbox.Cursor{}, 10) {
+		after, err := s.Store.ReadReady(s.ctx, 0, outbox.LaneOf(target, queue), d.Cursor(), 10, 0)
+		if rest := s.due(d.Cursor(), 10); err != nil || len(after) != len(rest) {
+			s.Fatalf("ReadReady after row %d = %d rows, %v; want %d", d.Seq, len(after), err, len(rest))
+		}
+	}
+	if first, err := s.Store.ReadFirst(s.ctx, 0, lanes, 2, 2000); err != nil || len(first) != 2 || first[1].Seq != ready[1].Seq {
+		s.Fatalf("ReadFirst with a limit of 2 = %v, %v", first, err)
+	}
 }
 
 func damageIsSeen(s *suite) {

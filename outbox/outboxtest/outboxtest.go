@@ -28,6 +28,8 @@ type Store interface {
 	Shards(context.Context) ([]int, error)
 	Lanes(ctx context.Context, shard int) ([]outbox.Lane, error)
 	ReadDue(ctx context.Context, shard int, lane int64, after outbox.Cursor, limit int) ([]outbox.Due, error)
+	ReadReady(ctx context.Context, shard int, lane int64, after outbox.Cursor, limit, maxBytes int) ([]outbox.Ready, error)
+	ReadFirst(ctx context.Context, shard int, lanes []int64, limit, maxBytes int) ([]outbox.Ready, error)
 	Fetch(ctx context.Context, seqs []int64) ([]outbox.Row, error)
 	Get(ctx context.Context, seq int64) (outbox.Row, error)
 

@@ -47,10 +47,10 @@ func deliverKeepsTheReceipt(s *suite) {
 	}
 }
 
-// deliverOfManyRows has answers of several HTTP batches, in no order, over more rows
-// than one statement takes.
+// deliverOfManyRows has answers of several HTTP batches, in no order: some of what they tell
+// is common to many rows, some is each row's own.
 func deliverOfManyRows(s *suite) {
-	const rows = 301 // more than one statement delivers
+	const rows = 301
 	seqs := s.enqueueKeys(s.freshKeys(rows)...)
 	want := map[int64]outbox.Delivery{}
 	var ds []outbox.Delivery
@@ -58,7 +58,7 @@ func deliverOfManyRows(s *suite) {
 		d := delivery(seq)
 		d.TaskID = fmt.Sprintf("%032x", 1000+i)
 		d.RequestID = fmt.Sprintf("%032x", 1+i/100)
-		d.AcceptedAt = d.AcceptedAt.Add(time.Duration(i/100) * time.Second)
+		d.AcceptedAt = d.AcceptedAt.Add(time.Duration(i) * time.Second)
 		if i%7 == 0 {
 			d.Status, d.Deduplicated = 200, true
 		}
