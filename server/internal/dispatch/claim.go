@@ -341,8 +341,8 @@ func (l *laneClaim) advance(list []*candidate, wanted int) {
 func (c *claim) lockKeys(ctx context.Context, list []*candidate) error {
 	var digests []settle.Digest
 	for _, x := range list {
-		if x.keyed && c.keys[x.key] == nil {
-			digests = append(digests, x.key)
+		if x.task.Keyed && c.keys[x.task.Key] == nil {
+			digests = append(digests, x.task.Key)
 		}
 	}
 	keys, err := settle.LockKeys(ctx, c.tx, digests, c.tx.Dialect().SkipLocked)

@@ -12,9 +12,9 @@ func (c *claim) judge(l *laneClaim, x *candidate) {
 		return
 	}
 	var key *settle.Key
-	if x.keyed {
-		if key = c.keys[x.key]; key == nil {
-			c.missed[x.key] = keyrow.Key{Namespace: x.grant.Namespace, Text: x.grant.ConcurrencyKey}
+	if x.task.Keyed {
+		if key = c.keys[x.task.Key]; key == nil {
+			c.missed[x.task.Key] = keyrow.Key{Namespace: x.grant.Namespace, Text: x.grant.ConcurrencyKey}
 		}
 		if key == nil || !c.sameKey(key, x) {
 			l.skipped = true

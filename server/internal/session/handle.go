@@ -120,7 +120,7 @@ func (s *session) start(frame wire.Envelope) error {
 		return err
 	}
 	return ask(s, frame, ref.Attempt, s.hub.starts, ref, func(a dispatch.Started) *dispatch.Refusal {
-		if s.track(ref, a.Refusal, a.Lease); a.Refusal != nil {
+		if s.track(ref, a.Refusal, a.Lease, a.Hint); a.Refusal != nil {
 			return a.Refusal
 		}
 		s.say(wire.TypeStarted, frame.ID, wire.Started{
@@ -141,7 +141,7 @@ func (s *session) resume(frame wire.Envelope) error {
 			return a.Refusal
 		}
 		if a.Status == wire.ResumeKeep {
-			s.hold(ref, a.Lease)
+			s.hold(ref, a.Lease, dispatch.Hint{})
 		} else {
 			s.drop(ref)
 		}
@@ -167,7 +167,7 @@ func (s *session) renew(frame wire.Envelope) error {
 	}
 	renewal := dispatch.Renewal{Ref: ref, Progress: []byte(m.Progress)}
 	return ask(s, frame, ref.Attempt, s.hub.renewals, renewal, func(a dispatch.Renewed) *dispatch.Refusal {
-		if s.track(ref, a.Refusal, a.Lease); a.Refusal != nil {
+		if s.track(ref, a.Refusal, a.Lease, dispatch.Hint{}); a.Refusal != nil {
 			return a.Refusal
 		}
 		s.say(wire.TypeRenewed, frame.ID, wire.Renewed{
@@ -279,19 +279,24 @@ func (s *session) noteDrain() {
 	})
 }
 
-// track follows what an answer says about an attempt that the process holds.
-func (s *session) track(ref dispatch.Ref, refusal *dispatch.Refusal, lease time.Duration) {
+// track follows what an answer says about an attempt that the process holds. A hint that it
+// brings is newer than what is remembered.
+func (s *session) track(ref dispatch.Ref, refusal *dispatch.Refusal, lease time.Duration, hint dispatch.Hint) {
 	switch {
 	case refusal == nil:
-		s.hold(ref, lease)
+		s.hold(ref, lease, hint)
 	case refusal.Code != orbit.CodeUnavailable:
 		s.drop(ref)
 	}
 }
 
-func (s *session) hold(ref dispatch.Ref, lease time.Duration) {
+func (s *session) hold(ref dispatch.Ref, lease time.Duration, hint dispatch.Hint) {
 	s.hub.board.change(s, func(p *place) {
-		p.held[ref.Attempt] = held{ref.Epoch, time.Now().Add(lease), p.held[ref.Attempt].queue, ref.Hint}
+		h := p.held[ref.Attempt]
+		if hint.Task.IsZero() {
+			hint = h.hint
+		}
+		p.held[ref.Attempt] = held{ref.Epoch, time.Now().Add(lease), h.queue, hint}
 	})
 }
 
