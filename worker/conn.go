@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -134,7 +135,11 @@ func (c *Conn) register(ctx context.Context, held []Attempt) error {
 	if err := c.ws.WriteMessage(websocket.TextMessage, encodeFrame(wire.TypeHello, id, data)); err != nil {
 		return interrupted(ctx, fmt.Errorf("worker: send hello: %w", err))
 	}
-	frame, err := c.receive()
+	var text bytes.Buffer
+	if err := c.receive(&text); err != nil {
+		return interrupted(ctx, err)
+	}
+	frame, err := decodeFrame(text.Bytes())
 	if err != nil {
 		return interrupted(ctx, err)
 	}
