@@ -110,9 +110,15 @@ func (c *Conn) take(text []byte) error {
 	return err
 }
 
-// hear notes a sign of life and puts off the end of patience.
+// hear notes a sign of life and puts off the end of patience, if it has come nearer
+// noticeably: to set a deadline costs as much as a message.
 func (c *Conn) hear() {
-	c.heard.Store(int64(time.Since(c.opened)))
+	now := time.Since(c.opened)
+	c.heard.Store(int64(now))
+	if c.patience != 0 && now-c.patience < c.ping/64 {
+		return
+	}
+	c.patience = max(now, 1)
 	select {
 	case <-c.done: // an ending connection has a deadline of its own
 	default:

@@ -112,12 +112,12 @@ func (c *candidate) fits(l Lane, namespace sqldb.ID) bool {
 	return g.Queue == l.Queue && g.Namespace == namespace && g.Handler == l.Handler && g.HandlerVersion == l.Version && c.task.Keyed == l.Keyed
 }
 
-// claimable reports whether the task may be given away at the time now. Those whose
-// deadline has passed are left to recovery.
+// claimable reports whether the task, which is available, may be given away at the time
+// now. Those whose deadline has passed are left to recovery.
 func (c *candidate) claimable(now int64) bool {
 	t := &c.task
 	return t.State == task.Waiting && t.Dispatch == task.DispatchReady &&
-		c.availableAt <= now && t.TooLate(now) == "" && uint64(t.Started) < t.Retry.MaxAttempts
+		t.TooLate(now) == "" && uint64(t.Started) < t.Retry.MaxAttempts
 }
 
 const selectPayloads = `

@@ -43,7 +43,7 @@ func (c *claim) write(ctx context.Context) error {
 	attempts, tokens, events, tasks := c.rows()
 	args := make([]any, 0, 2*len(attempts)+1)
 	for _, a := range attempts {
-		args = append(args, a.Task, a.ID)
+		args = append(args, a.Task.Arg(), a.ID.Arg())
 	}
 	if err := c.keys.Save(ctx, c.tx); err != nil {
 		return err

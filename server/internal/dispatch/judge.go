@@ -8,6 +8,10 @@ import (
 
 // judge gives a candidate away, parks it, or leaves it where it is.
 func (c *claim) judge(l *laneClaim, x *candidate) {
+	if x.availableAt > c.now { // accepted since the time was read
+		l.skipped = true
+		return
+	}
 	if !x.claimable(c.now) || !x.fits(l.Lane, l.gate.namespace) {
 		return
 	}

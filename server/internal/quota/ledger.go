@@ -115,11 +115,11 @@ func (l *Ledger) lock(ctx context.Context, modes *Modes, applications, queues []
 	rows := append(make([]Row, 0, len(also)+len(applications)+len(queues)), also...)
 	for _, id := range applications {
 		expected[id] = modes.Expected(l.tx, id)
-		rows = append(rows, Row{selectApplication, id, expected[id]})
+		rows = append(rows, Row{Select: selectApplication, ID: id, Exclusive: expected[id]})
 	}
 	for _, id := range queues {
 		expected[id] = modes.Expected(l.tx, id)
-		rows = append(rows, Row{selectQueue, id, expected[id]})
+		rows = append(rows, Row{Select: selectQueue, ID: id, Exclusive: expected[id]})
 	}
 	surprised := false
 	found := make(map[sqldb.ID]bool, len(rows))

@@ -13,8 +13,11 @@ import (
 // A Row is one to read under a lock.
 type Row struct {
 	Select    string   // with the primary key as its only bound value
-	ID        sqldb.ID // that key; without one Select has no bound value and locks nothing
+	ID        sqldb.ID // that key
 	Exclusive bool     // locked for a change, else in share mode
+
+	// Without an ID nothing is locked, and Select may read any number of rows.
+	Args []any
 }
 
 // Lock reads rows by one statement, each under its own lock, and calls f with the scan of
@@ -27,7 +30,9 @@ func Lock(ctx context.Context, tx *sqldb.Tx, rows []Row, f func(scan func(...any
 	parts := make([]string, len(rows))
 	keys := make([]any, 0, len(rows))
 	for i, r := range rows {
-		if parts[i] = r.part(tx.Dialect()); !r.ID.IsZero() {
+		if parts[i] = r.part(tx.Dialect()); r.ID.IsZero() {
+			keys = append(keys, r.Args...)
+		} else {
 			keys = append(keys, r.ID)
 		}
 	}

@@ -41,7 +41,8 @@ type session struct {
 	out       *wire.GatherConn // below ws
 	queue     *sendQueue
 	budget    *budget
-	credits   pace // of words about credit
+	credits   pace      // of words about credit
+	heardAt   time.Time // the sign of life that the reader's deadline counts from
 
 	// Set by hello, before anybody else sees the session.
 	process     sqldb.ID
@@ -183,12 +184,15 @@ func (s *session) take(text []byte) error {
 	return err
 }
 
-// heard notes a sign of life. A connection that is being ended has its last deadline.
+// heard notes a sign of life. A connection that is being ended has its last deadline. Signs
+// that follow closely move none: that would cost as much as a message.
 func (s *session) heard() error {
-	if s.over() {
+	now := time.Now()
+	if s.over() || now.Sub(s.heardAt) < s.hub.cfg.Ping/64 {
 		return nil
 	}
-	return s.ws.SetReadDeadline(time.Now().Add(s.hub.cfg.Ping * 5 / 2))
+	s.heardAt = now
+	return s.ws.SetReadDeadline(now.Add(s.hub.cfg.Ping * 5 / 2))
 }
 
 func (s *session) over() bool {

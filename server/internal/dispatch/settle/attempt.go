@@ -86,9 +86,9 @@ VALUES `
 
 // InsertAttempts adds new live attempts, with the token of each (0 for none).
 func InsertAttempts(ctx context.Context, tx *sqldb.Tx, attempts []*Attempt, tokens []uint64) error {
-	var args []any
+	args := make([]any, 0, len(attempts)*insertedColumns)
 	for i, a := range attempts {
-		args = append(args, a.ID, a.Task, a.Number, a.Epoch, a.Namespace, a.Application, a.Queue, a.Process, a.Node,
+		args = append(args, a.ID.Arg(), a.Task.Arg(), a.Number, a.Epoch, a.Namespace.Arg(), a.Application.Arg(), a.Queue.Arg(), a.Process.Arg(), a.Node,
 			a.LeaseMS, a.ClaimedAt, a.State, 1, a.LeaseUntil, tx.Dialect().Uint64(tokens[i]))
 	}
 	if _, err := tx.ExecContext(ctx, insertAttempts+sqldb.Rows(len(attempts), insertedColumns), args...); err != nil {

@@ -132,7 +132,7 @@ func (s *Settlement) updateAttempts(ctx context.Context, query string, args []an
 	query += sqldb.Placeholders(len(attempts))
 	states := make(map[any]bool)
 	for _, a := range attempts {
-		args = append(args, a.ID)
+		args = append(args, a.ID.Arg())
 		states[s.remembered[a.Task].running] = true
 	}
 	if s.remembered == nil {
@@ -166,7 +166,7 @@ func column(attempts []*Attempt, value func(*Attempt) any) (expression string, a
 		return "?", []any{first}
 	}
 	for _, a := range attempts {
-		args = append(args, a.ID, value(a))
+		args = append(args, a.ID.Arg(), value(a))
 	}
 	return "CASE id" + strings.Repeat(" WHEN ? THEN ?", len(attempts)) + " END", args
 }
