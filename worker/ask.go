@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/internal/strictjson"
 	"github.com/orbitkit/orbit/internal/wire"
 )
 
@@ -124,7 +125,7 @@ func (c *Conn) answer(frame wire.Envelope) error {
 		refusal, err := readRefusal("a message without an answer", frame.Data)
 		return c.deliver(refusal, err)
 	case !waiting:
-		return nil
+		return c.drop(frame)
 	case frame.Type == wire.TypeError:
 		refusal, err := readRefusal(q.act, frame.Data)
 		if err == nil {
@@ -138,6 +139,17 @@ func (c *Conn) answer(frame wire.Envelope) error {
 		return err
 	}
 	q.reply <- nil
+	return nil
+}
+
+// drop takes an answer that nobody waits for: it must be strict JSON all the same.
+func (c *Conn) drop(frame wire.Envelope) error {
+	if len(frame.Data) == 0 {
+		return nil
+	}
+	if err := strictjson.Check(frame.Data, -levelsOfData); err != nil {
+		return notStrict("frame", err)
+	}
 	return nil
 }
 

@@ -78,7 +78,7 @@ func (a *attempt) discard(ctx context.Context) {
 // this process without anything to tell.
 func (a *attempt) start(ctx context.Context) bool {
 	err := a.w.persist(ctx, a.tryStart)
-	if err == nil {
+	if err == nil && !a.fresh() {
 		err = a.w.persist(ctx, a.tryFresh)
 	}
 	switch {

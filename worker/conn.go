@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,7 +64,8 @@ type Conn struct {
 	urgent, normal chan []byte // frames on their way to the writer
 	events         chan Event
 	opened         time.Time
-	heard          atomic.Int64 // when something was last received, since opened
+	heard          atomic.Int64  // when something was last received, since opened
+	patience       time.Duration // since opened: when the reader's deadline was last set; 0 for never
 
 	mu      sync.Mutex
 	lastID  uint64
@@ -111,11 +113,14 @@ func Dial(ctx context.Context, url, token string, r Registration, n Network, hel
 }
 
 func newConn(ws *websocket.Conn, out *wire.GatherConn, r Registration, n Network) *Conn {
-	const spare = 16 // for cancels and the like, beside the assignments
+	const (
+		spare   = 16 // for cancels and the like, beside the assignments
+		waiting = 32 // frames that do not hold up who sends them
+	)
 	ws.SetReadLimit(wire.MaxFrame)
 	return &Conn{
 		ws: ws, out: out, registration: r, writeTimeout: n.WriteTimeout, maxFrame: wire.MaxFrame,
-		urgent: make(chan []byte), normal: make(chan []byte),
+		urgent: make(chan []byte, waiting), normal: make(chan []byte, waiting),
 		events: make(chan Event, 2*r.Capacity+spare),
 		opened: time.Now(), pending: make(map[string]question),
 		done: make(chan struct{}), readEnded: make(chan struct{}),
@@ -134,7 +139,11 @@ func (c *Conn) register(ctx context.Context, held []Attempt) error {
 	if err := c.ws.WriteMessage(websocket.TextMessage, encodeFrame(wire.TypeHello, id, data)); err != nil {
 		return interrupted(ctx, fmt.Errorf("worker: send hello: %w", err))
 	}
-	frame, err := c.receive()
+	var text bytes.Buffer
+	if err := c.receive(&text); err != nil {
+		return interrupted(ctx, err)
+	}
+	frame, err := decodeFrame(text.Bytes())
 	if err != nil {
 		return interrupted(ctx, err)
 	}

@@ -21,45 +21,42 @@ const (
 
 func formatID(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// encodeFrame builds an envelope by hand: encoding/json would re-format data, and
-// a result must travel byte for byte. Kind and id need no escapes.
+// encodeFrame builds an envelope by hand: encoding/json would re-format data.
 func encodeFrame(kind, id string, data []byte) []byte {
-	frame := make([]byte, 0, len(data)+len(kind)+len(id)+32)
-	frame = append(frame, `{"type":"`...)
-	frame = append(frame, kind...)
-	frame = append(frame, `","id":"`...)
-	frame = append(frame, id...)
-	frame = append(frame, `","data":`...)
-	frame = append(frame, data...)
-	return append(frame, '}')
+	frame := wire.OpenFrame(make([]byte, 0, len(data)+len(kind)+len(id)+32), kind, id, "")
+	return append(append(frame, data...), '}')
 }
 
-// encodeFinish encodes f with its result byte for byte.
-func encodeFinish(f wire.Finish) ([]byte, error) {
-	result := f.Result
-	f.Result = nil
-	data, err := json.Marshal(f)
-	if err != nil || result == nil {
-		return data, err
+// encode makes a frame of a message.
+func encode(kind, id string, data any) ([]byte, error) {
+	if m, ok := data.(wire.Appender); ok {
+		const most = 256 // bytes, as a rule
+		return append(m.AppendJSON(wire.OpenFrame(make([]byte, 0, most), kind, id, "")), '}'), nil
 	}
-	data = append(data[:len(data)-1], `,"result":`...)
-	data = append(data, result...)
-	return append(data, '}'), nil
+	text, err := json.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("worker: encode %s: %w", kind, err)
+	}
+	return encodeFrame(kind, id, text), nil
 }
 
 func decodeFrame(text []byte) (frame wire.Envelope, err error) {
 	if err := strictjson.DecodeInside(text, &frame, levelsOfEnvelope); err != nil {
 		return frame, notStrict("frame", err)
 	}
+	return frame, checkFrame(frame)
+}
+
+func checkFrame(frame wire.Envelope) error {
 	switch {
 	case frame.Type == "":
-		return frame, broken("frame: type is missing")
+		return broken("frame: type is missing")
 	case frame.ID != "":
-		return frame, broken("frame: id is not for messages of a server")
+		return broken("frame: id is not for messages of a server")
 	case frame.Ref != "" && !isName(frame.Ref):
-		return frame, broken("frame: ref must be 1 to 64 printable ASCII characters without blanks")
+		return broken("frame: ref must be 1 to 64 printable ASCII characters without blanks")
 	}
-	return frame, nil
+	return nil
 }
 
 // isName reports whether text may name a message or a report.
@@ -102,15 +99,4 @@ func readRefusal(act string, data []byte) (*RefusedError, error) {
 		return nil, broken("error: attempt_id must be 32 lower-case hexadecimal characters")
 	}
 	return &RefusedError{Act: act, Code: e.Code, Message: e.Message, AttemptID: e.AttemptID}, nil
-}
-
-func encode(kind string, data any) ([]byte, error) {
-	if f, ok := data.(wire.Finish); ok {
-		return encodeFinish(f)
-	}
-	text, err := json.Marshal(data)
-	if err != nil {
-		return nil, fmt.Errorf("worker: encode %s: %w", kind, err)
-	}
-	return text, nil
 }

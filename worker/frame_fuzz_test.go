@@ -41,8 +41,10 @@ func FuzzServerFrames(f *testing.F) { // TEST-016, WRK-011, WRK-023
 		frame, err := decodeFrame(text)
 		if err == nil && frame.Type == wire.TypeHelloOK {
 			err = c.registered(frame, frame.Ref)
-		} else if err == nil {
-			err = c.handle(frame)
+		} else if wrong := err; true {
+			if err = c.take(text); wrong != nil && (err == nil || err.Error() != wrong.Error()) {
+				t.Errorf("%q is taken: %v, read strictly it is %v", text, err, wrong)
+			}
 		}
 		if broke := (*ProtocolError)(nil); err != nil && !errors.As(err, &broke) {
 			t.Errorf("%q ends the connection by %v, want a ProtocolError", text, err)

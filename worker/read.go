@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -70,20 +71,54 @@ func (c *Conn) read() {
 	c.ws.SetPingHandler(c.answerPing)
 	c.ws.SetPongHandler(func(string) error { c.hear(); return nil })
 	for c.hear(); ; c.hear() {
-		frame, err := c.receive()
-		if err == nil && c.Err() == nil { // an ending connection is only read to its end
-			err = c.handle(frame)
-		}
-		if err != nil {
+		if err := c.next(); err != nil {
 			c.hangUp(err)
 			return
 		}
 	}
 }
 
-// hear notes a sign of life and puts off the end of patience.
+// next reads and handles one frame. An ending connection is only read to its end.
+func (c *Conn) next() error {
+	text := wire.BorrowText()
+	defer wire.ReturnText(text)
+	if err := c.receive(text); err != nil || c.Err() != nil {
+		return err
+	}
+	return c.take(text.Bytes())
+}
+
+// take handles the text of one frame, which is not used after it.
+func (c *Conn) take(text []byte) error {
+	frame, split := wire.Split(text)
+	if !split {
+		frame, err := decodeFrame(text)
+		if err == nil {
+			err = c.handle(frame)
+		}
+		return err
+	}
+	err := checkFrame(frame)
+	if err == nil {
+		err = c.handle(frame)
+	}
+	if broke := (*ProtocolError)(nil); errors.As(err, &broke) { // what is wrong with the frame comes first
+		if _, wrong := decodeFrame(text); wrong != nil {
+			return wrong
+		}
+	}
+	return err
+}
+
+// hear notes a sign of life and puts off the end of patience, if it has come nearer
+// noticeably: to set a deadline costs as much as a message.
 func (c *Conn) hear() {
-	c.heard.Store(int64(time.Since(c.opened)))
+	now := time.Since(c.opened)
+	c.heard.Store(int64(now))
+	if c.patience != 0 && now-c.patience < c.ping/64 {
+		return
+	}
+	c.patience = max(now, 1)
 	select {
 	case <-c.done: // an ending connection has a deadline of its own
 	default:
@@ -102,20 +137,23 @@ func (c *Conn) answerPing(data string) error {
 	return nil // a failed write shows at the writer and at the next read
 }
 
-// receive reads one frame.
-func (c *Conn) receive() (wire.Envelope, error) {
-	kind, text, err := c.ws.ReadMessage()
+// receive reads one frame into text.
+func (c *Conn) receive(text *bytes.Buffer) error {
+	kind, r, err := c.ws.NextReader()
+	if err == nil {
+		_, err = text.ReadFrom(r)
+	}
 	switch closed := (*websocket.CloseError)(nil); {
 	case errors.Is(err, websocket.ErrReadLimit):
-		return wire.Envelope{}, broken("frame: must be at most %d bytes", wire.MaxFrame)
+		return broken("frame: must be at most %d bytes", wire.MaxFrame)
 	case errors.As(err, &closed):
-		return wire.Envelope{}, &ClosedError{Code: closed.Code, Reason: closed.Text}
+		return &ClosedError{Code: closed.Code, Reason: closed.Text}
 	case err != nil:
-		return wire.Envelope{}, fmt.Errorf("%w: %w", ErrClosed, err)
+		return fmt.Errorf("%w: %w", ErrClosed, err)
 	case kind != websocket.TextMessage:
-		return wire.Envelope{}, broken("frame: must be text")
+		return broken("frame: must be text")
 	}
-	return decodeFrame(text)
+	return nil
 }
 
 // handle takes one frame. An error ends the connection.

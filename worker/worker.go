@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/orbitkit/orbit"
@@ -262,7 +263,7 @@ func signal(ch chan struct{}) {
 // persist repeats f, on the connection of the moment, until the server has answered
 // it exactly or ctx ends.
 func (w *Worker) persist(ctx context.Context, f func(context.Context, *Conn) error) error {
-	pause := newBackOff(repeatFirst, repeatLimit)
+	var pause *backoff.ExponentialBackOff
 	for {
 		c, err := w.link.wait(ctx)
 		if err != nil {
@@ -275,6 +276,9 @@ func (w *Worker) persist(ctx context.Context, f func(context.Context, *Conn) err
 			return context.Cause(ctx)
 		}
 		if c.Err() == nil {
+			if pause == nil { // as a rule the first try is the last
+				pause = newBackOff(repeatFirst, repeatLimit)
+			}
 			sleep(ctx, pause.NextBackOff())
 		}
 	}

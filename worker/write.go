@@ -102,11 +102,10 @@ func (c *Conn) knock(after time.Duration) error {
 // send hands a frame to the writer. After an error it is not known whether the
 // frame has been or will be written.
 func (c *Conn) send(ctx context.Context, urgent bool, kind, id string, data any) error {
-	text, err := encode(kind, data)
+	frame, err := encode(kind, id, data)
 	if err != nil {
 		return err
 	}
-	frame := encodeFrame(kind, id, text)
 	if len(frame) > c.maxFrame {
 		return &orbit.InvalidArgumentError{Field: kind, Rule: fmt.Sprintf("frame must be at most %d bytes", c.maxFrame)}
 	}

@@ -45,6 +45,15 @@ func (id ID) Value() (driver.Value, error) {
 	return id[:], nil
 }
 
+// Arg returns id as a value to bind, which must not change meanwhile; the zero ID is NULL.
+// For a statement with many rows it costs half of what an ID itself does.
+func (id *ID) Arg() any {
+	if id.IsZero() {
+		return nil
+	}
+	return id[:]
+}
+
 // Scan implements [database/sql.Scanner].
 func (id *ID) Scan(src any) error {
 	switch v := src.(type) {

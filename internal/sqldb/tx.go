@@ -62,11 +62,14 @@ func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
 	var err error
 	again := 0
 	for try := range maxTries {
-		if try > 0 && !sleep(ctx, rand.N(retryStep<<min(try, 5))) {
-			return err
-		}
+		pause := time.Duration(0)
 		if errors.Is(err, ErrAgain) {
-			again++
+			again++ // and at once: the function knows what to do otherwise, and waits for nobody
+		} else if try > 0 {
+			pause = rand.N(retryStep << min(try, 5))
+		}
+		if try > 0 && !sleep(ctx, pause) {
+			return err
 		}
 		if err = db.tryTx(ctx, again, f); err == nil || errors.Is(err, ErrUnknownCommit) || !db.runsAgain(err) {
 			return err
@@ -129,6 +132,9 @@ func (db *DB) commit(ctx context.Context, tx *sql.Tx) error {
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return ctx.Err() == nil
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 
@@ -19,18 +18,10 @@ const inlinePayload = 16 << 10
 type candidate struct {
 	lane        int64
 	order       int64
-	state       task.State
-	dispatch    task.DispatchState
-	revision    int64
 	availableAt int64
-	startBy     sql.NullInt64
-	deadlineAt  int64
-	started     int64
-	maxAttempts int64
-	key         settle.Digest
-	keyed       bool
 	size        int // of the payload
 	application sqldb.ID
+	task        settle.Task // with what of it a node remembers
 	grant       Grant
 }
 
@@ -38,7 +29,8 @@ const (
 	candidateColumns = `id, namespace_id, queue_id, handler, handler_version, payload_version, business_key, concurrency_key,
        concurrency_key_digest, priority, recovery_safety, effect_uncertain, retry_of, operation_root, traceparent,
        state, dispatch_state, revision, epoch, attempt_count, order_value, available_at, start_deadline_at, deadline_at,
-       started_count, max_attempts, LENGTH(payload), CASE WHEN LENGTH(payload) <= ? THEN payload END`
+       max_attempts, attempt_timeout_ms, initial_delay_ms, max_delay_ms, started_count, unstarted_count, cancel_requested_at, lane,
+       LENGTH(payload), CASE WHEN LENGTH(payload) <= ? THEN payload END`
 
 	selectHead = `
 SELECT ` + candidateColumns + `
@@ -86,26 +78,29 @@ func readCandidates(ctx context.Context, tx *sqldb.Tx, lane int64, after *place,
 func scanCandidate(scan func(...any) error) (*candidate, error) {
 	var (
 		c               candidate
-		g               = &c.grant
+		g, t            = &c.grant, &c.task
 		digest, payload []byte
 		safety          int
-		epoch, attempts int64
+		attempts        int64
 	)
 	err := scan(&g.Task, &g.Namespace, &g.Queue, &g.Handler, &g.HandlerVersion, &g.PayloadVersion, &g.BusinessKey, &g.ConcurrencyKey,
 		&digest, &g.Priority, &safety, &g.EffectUncertain, &g.RetryOf, &g.OperationRoot, &g.Traceparent,
-		&c.state, &c.dispatch, &c.revision, &epoch, &attempts, &c.order, &c.availableAt, &c.startBy, &c.deadlineAt,
-		&c.started, &c.maxAttempts, &c.size, &payload)
+		&t.State, &t.Dispatch, &t.Revision, &t.Epoch, &attempts, &c.order, &c.availableAt, &t.StartDeadlineAt, &t.DeadlineAt,
+		&t.Retry.MaxAttempts, &t.Retry.AttemptTimeoutMS, &t.Retry.InitialDelayMS, &t.Retry.MaxDelayMS, &t.Started, &t.Unstarted, &t.CancelAt, &t.Lane,
+		&c.size, &payload)
 	if err != nil {
 		return nil, err
 	}
-	if c.key, c.keyed, err = settle.ParseDigest(digest); err != nil {
+	if t.Key, t.Keyed, err = settle.ParseDigest(digest); err != nil {
 		return nil, err
 	}
 	if g.OperationRoot.IsZero() {
 		g.OperationRoot = g.Task
 	}
 	g.Idempotent = safety == task.SafetyIdempotent
-	g.Epoch, g.Number = epoch+1, attempts+1
+	g.Epoch, g.Number = t.Epoch+1, attempts+1
+	t.ID, t.Namespace, t.Queue, t.Handler, t.HandlerVersion = g.Task, g.Namespace, g.Queue, g.Handler, g.HandlerVersion
+	t.Idempotent, t.Uncertain = g.Idempotent, g.EffectUncertain
 	g.Payload = json.RawMessage(payload)
 	return &c, nil
 }
@@ -114,15 +109,15 @@ func scanCandidate(scan func(...any) error) (*candidate, error) {
 // are told apart here.
 func (c *candidate) fits(l Lane, namespace sqldb.ID) bool {
 	g := &c.grant
-	return g.Queue == l.Queue && g.Namespace == namespace && g.Handler == l.Handler && g.HandlerVersion == l.Version && c.keyed == l.Keyed
+	return g.Queue == l.Queue && g.Namespace == namespace && g.Handler == l.Handler && g.HandlerVersion == l.Version && c.task.Keyed == l.Keyed
 }
 
-// claimable reports whether the task may be given away at the time now. Those whose
-// deadline has passed are left to recovery.
+// claimable reports whether the task, which is available, may be given away at the time
+// now. Those whose deadline has passed are left to recovery.
 func (c *candidate) claimable(now int64) bool {
-	return c.state == task.Waiting && c.dispatch == task.DispatchReady &&
-		c.availableAt <= now && now < c.deadlineAt && (!c.startBy.Valid || now < c.startBy.Int64) &&
-		c.started < c.maxAttempts
+	t := &c.task
+	return t.State == task.Waiting && t.Dispatch == task.DispatchReady &&
+		t.TooLate(now) == "" && uint64(t.Started) < t.Retry.MaxAttempts
 }
 
 const selectPayloads = `

@@ -8,6 +8,7 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
 	"github.com/orbitkit/orbit/server/internal/keyrow"
+	"github.com/orbitkit/orbit/server/internal/quota"
 )
 
 const (
@@ -114,6 +115,8 @@ type claim struct {
 	keys     settle.Keys
 	missed   map[[32]byte]keyrow.Key // that somebody holds, or that are lost
 	looked   bool                    // whether takers may have something still
+	timed    bool                    // the time was read with the gates, for the first round
+	want     map[process]int         // takers whose session has not been seen
 	replaced []int
 	barred   []int
 
@@ -204,9 +207,16 @@ func (c *claim) openGates(ctx context.Context) error {
 	for _, l := range c.lanes {
 		queues = append(queues, l.Queue)
 	}
-	gates, err := c.d.openGates(ctx, c.tx, settle.SortedIDs(queues))
+	var also []quota.Row
+	if !c.keyed() {
+		also, c.timed = c.sessionRows(), true
+	}
+	gates, err := c.d.openGates(ctx, c.tx, settle.SortedIDs(queues), also, c.sees)
 	if err != nil {
 		return err
+	}
+	if c.timed {
+		c.turnedAway()
 	}
 	for _, l := range c.lanes {
 		l.gate = gates[l.Queue]
@@ -218,6 +228,17 @@ func (c *claim) openGates(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// keyed reports whether a lane has tasks with resource keys. If none has, the claim waits for
+// nothing after its gates, and what it reads without a lock it can read with them.
+func (c *claim) keyed() bool {
+	for _, l := range c.lanes {
+		if l.Keyed {
+			return true
+		}
+	}
+	return false
 }
 
 // round reads and judges one set of candidates and reports whether another may find more.
@@ -234,11 +255,15 @@ func (c *claim) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	// Read after the keys are locked: a permit never begins before the last one ended.
-	readClock := c.readClock
-	if !c.looked {
-		readClock = c.turnAway
+	switch {
+	case c.timed:
+		c.timed = false
+	case c.looked:
+		err = c.readClock(ctx)
+	default:
+		err = c.turnAway(ctx)
 	}
-	if err := readClock(ctx); err != nil {
+	if err != nil {
 		return false, err
 	}
 	for _, x := range list {
@@ -341,8 +366,8 @@ func (l *laneClaim) advance(list []*candidate, wanted int) {
 func (c *claim) lockKeys(ctx context.Context, list []*candidate) error {
 	var digests []settle.Digest
 	for _, x := range list {
-		if x.keyed && c.keys[x.key] == nil {
-			digests = append(digests, x.key)
+		if x.task.Keyed && c.keys[x.task.Key] == nil {
+			digests = append(digests, x.task.Key)
 		}
 	}
 	keys, err := settle.LockKeys(ctx, c.tx, digests, c.tx.Dialect().SkipLocked)

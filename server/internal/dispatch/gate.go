@@ -54,13 +54,14 @@ func (g *gate) why() LaneEnd {
 // counts them; the others are shared, so that who stops a queue or sets a limit waits for
 // this claim and is obeyed by the next (REF-QUOTA-002). Ends of attempts touch none of
 // these rows for it, so the counts cannot drift. If a limit is met where none was expected
-// the error wraps [sqldb.ErrAgain].
-func (d *Dispatcher) openGates(ctx context.Context, tx *sqldb.Tx, queues []sqldb.ID) (map[sqldb.ID]*gate, error) {
+// the error wraps [sqldb.ErrAgain]. Rows of other kinds that are also wanted are read by the
+// same statement, before a lock, and go to sees.
+func (d *Dispatcher) openGates(ctx context.Context, tx *sqldb.Tx, queues []sqldb.ID, also []quota.Row, sees func(rowKey, gateRow)) (map[sqldb.ID]*gate, error) {
 	owners, err := d.modes.OwnersOf(ctx, tx, queues)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := d.lockGates(ctx, tx, owners)
+	rows, err := d.lockGates(ctx, tx, owners, also, sees)
 	if err != nil {
 		return nil, fmt.Errorf("lock queues: %w", err)
 	}
@@ -89,6 +90,8 @@ const (
 	quotaRow       // of the application
 	queueRow
 	namespaceRow // by the queue
+	sessionRow   // this and the next are not locked
+	clockRow
 )
 
 var selectGateRow = [...]string{
@@ -123,8 +126,13 @@ type gateRow struct {
 	stopped   bool
 }
 
+func scanGateRow(scan func(...any) error) (at rowKey, r gateRow, err error) {
+	err = scan(&at.kind, &at.id, &r.namespace, &r.number, &r.stopped)
+	return at, r, err
+}
+
 // lockGates locks the rows of queues and their applications by one statement.
-func (d *Dispatcher) lockGates(ctx context.Context, tx *sqldb.Tx, owners map[sqldb.ID]sqldb.ID) (map[rowKey]gateRow, error) {
+func (d *Dispatcher) lockGates(ctx context.Context, tx *sqldb.Tx, owners map[sqldb.ID]sqldb.ID, also []quota.Row, sees func(rowKey, gateRow)) (map[rowKey]gateRow, error) {
 	list := d.gateRows(tx, owners)
 	exclusive := make(map[sqldb.ID]bool, len(list))
 	for _, r := range list {
@@ -132,13 +140,14 @@ func (d *Dispatcher) lockGates(ctx context.Context, tx *sqldb.Tx, owners map[sql
 	}
 	rows := make(map[rowKey]gateRow, len(list))
 	surprised := false
-	err := quota.Lock(ctx, tx, list, func(scan func(...any) error) error {
-		var (
-			at rowKey
-			r  gateRow
-		)
-		if err := scan(&at.kind, &at.id, &r.namespace, &r.number, &r.stopped); err != nil {
+	err := quota.Lock(ctx, tx, append(also, list...), func(scan func(...any) error) error {
+		at, r, err := scanGateRow(scan)
+		if err != nil {
 			return err
+		}
+		if at.kind >= sessionRow {
+			sees(at, r)
+			return nil
 		}
 		rows[at] = r
 		if at.kind == quotaRow || at.kind == queueRow {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
@@ -25,12 +26,9 @@ UPDATE task
 SET dispatch_state = 3, dispatch_lane = NULL
 WHERE id IN `
 
-// The attempt is found by its unique key: by live, a young table has every live attempt
-// read for each task. The epoch is the old one here, on all engines.
 const leaseTasks = `
 UPDATE task
-SET attempt_id = (SELECT a.id FROM attempt a WHERE a.task_id = task.id AND a.epoch = task.epoch + 1),
-    state = 2, revision = revision + 1, updated_at = ?, epoch = epoch + 1, attempt_count = attempt_count + 1,
+SET attempt_id = CASE id%s END, state = 2, revision = revision + 1, updated_at = ?, epoch = epoch + 1, attempt_count = attempt_count + 1,
     dispatch_state = 0, dispatch_lane = NULL, expire_at = NULL
 WHERE id IN `
 
@@ -43,13 +41,18 @@ func (c *claim) write(ctx context.Context) error {
 		return nil
 	}
 	attempts, tokens, events, tasks := c.rows()
+	args := make([]any, 0, 2*len(attempts)+1)
+	for _, a := range attempts {
+		args = append(args, a.Task.Arg(), a.ID.Arg())
+	}
 	if err := c.keys.Save(ctx, c.tx); err != nil {
 		return err
 	}
 	if err := settle.InsertAttempts(ctx, c.tx, attempts, tokens); err != nil {
 		return err
 	}
-	if err := c.update(ctx, leaseTasks, []any{c.now}, tasks); err != nil {
+	lease := fmt.Sprintf(leaseTasks, strings.Repeat(" WHEN ? THEN ?", len(attempts)))
+	if err := c.update(ctx, lease, append(args, c.now), tasks); err != nil {
 		return fmt.Errorf("lease tasks: %w", err)
 	}
 	if err := task.InsertEvents(ctx, c.tx, events); err != nil {
@@ -70,17 +73,19 @@ func (c *claim) update(ctx context.Context, query string, args []any, ids []sqld
 func (c *claim) rows() (attempts []*settle.Attempt, tokens []uint64, events []task.Event, tasks []sqldb.ID) {
 	for _, x := range c.taken {
 		g, t := &x.grant, c.takers[x.grant.Taker]
-		g.Hint = Hint{Task: g.Task, Queue: g.Queue, Key: x.key, Keyed: x.keyed}
-		g.LeaseUntil = min(c.now+c.d.lease, x.deadlineAt)
-		g.Lease, g.Deadline = left(g.LeaseUntil, c.now), left(x.deadlineAt, c.now)
-		attempts = append(attempts, &settle.Attempt{
+		g.LeaseUntil = min(c.now+c.d.lease, x.task.DeadlineAt)
+		g.Lease, g.Deadline = left(g.LeaseUntil, c.now), left(x.task.DeadlineAt, c.now)
+		a := &settle.Attempt{
 			ID: g.Attempt, Task: g.Task, Number: g.Number, Epoch: g.Epoch,
 			Namespace: g.Namespace, Application: x.application, Queue: g.Queue, Process: t.Process, Node: []byte(c.d.node),
 			State: task.AttemptLeased, LeaseUntil: g.LeaseUntil, LeaseMS: int64(c.d.Lease() / time.Millisecond), ClaimedAt: c.now,
-		})
+		}
+		x.task.Claim(a)
+		g.Hint = settle.NewHint(&x.task, a)
+		attempts = append(attempts, a)
 		tokens = append(tokens, g.Token)
 		events = append(events, task.Event{
-			Task: g.Task, Revision: x.revision + 1, Kind: task.EventClaimed, Attempt: g.Attempt, Credential: t.Credential, At: c.now,
+			Task: g.Task, Revision: x.task.Revision, Kind: task.EventClaimed, Attempt: g.Attempt, Credential: t.Credential, At: c.now,
 		})
 		tasks = append(tasks, g.Task)
 		c.grants = append(c.grants, *g)

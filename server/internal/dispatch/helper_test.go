@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
@@ -52,15 +53,29 @@ func claimOne(t testing.TB, node *dispatch.Dispatcher, taker dispatch.Taker, lan
 	return got[0]
 }
 
+// refOf speaks of an attempt with what a node remembers of it, as sessions do.
 func refOf(taker dispatch.Taker, g dispatch.Grant) dispatch.Ref {
-	return dispatch.Ref{Attempt: g.Attempt, Epoch: g.Epoch, Process: taker.Process, Namespace: taker.Namespace}
+	return dispatch.Ref{Attempt: g.Attempt, Epoch: g.Epoch, Process: taker.Process, Namespace: taker.Namespace, Hint: g.Hint}
+}
+
+// started is what the helpers remember of attempts that they have started.
+var started sync.Map
+
+func remember(ref dispatch.Ref) dispatch.Ref {
+	if hint, known := started.Load(ref.Attempt); known && ref.Hint.Rows != nil {
+		ref.Hint = hint.(dispatch.Hint)
+	}
+	return ref
 }
 
 func start(t testing.TB, node *dispatch.Dispatcher, ref dispatch.Ref) dispatch.Started {
 	t.Helper()
-	got, err := node.Start(t.Context(), []dispatch.Ref{ref})
+	got, err := node.Start(t.Context(), []dispatch.Ref{remember(ref)})
 	if err != nil {
 		t.Fatalf("Start = %v", err)
+	}
+	if got[0].Refusal == nil {
+		started.Store(ref.Attempt, got[0].Hint)
 	}
 	return got[0]
 }
@@ -75,6 +90,7 @@ func mustStart(t testing.TB, node *dispatch.Dispatcher, ref dispatch.Ref) {
 
 func finish(t testing.TB, node *dispatch.Dispatcher, f dispatch.Finish) dispatch.Finished {
 	t.Helper()
+	f.Ref = remember(f.Ref)
 	got, err := node.Finish(t.Context(), []dispatch.Finish{f})
 	if err != nil {
 		t.Fatalf("Finish = %v", err)

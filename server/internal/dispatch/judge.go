@@ -8,13 +8,17 @@ import (
 
 // judge gives a candidate away, parks it, or leaves it where it is.
 func (c *claim) judge(l *laneClaim, x *candidate) {
+	if x.availableAt > c.now { // accepted since the time was read
+		l.skipped = true
+		return
+	}
 	if !x.claimable(c.now) || !x.fits(l.Lane, l.gate.namespace) {
 		return
 	}
 	var key *settle.Key
-	if x.keyed {
-		if key = c.keys[x.key]; key == nil {
-			c.missed[x.key] = keyrow.Key{Namespace: x.grant.Namespace, Text: x.grant.ConcurrencyKey}
+	if x.task.Keyed {
+		if key = c.keys[x.task.Key]; key == nil {
+			c.missed[x.task.Key] = keyrow.Key{Namespace: x.grant.Namespace, Text: x.grant.ConcurrencyKey}
 		}
 		if key == nil || !c.sameKey(key, x) {
 			l.skipped = true

@@ -269,6 +269,7 @@ func TestStartAfterADeadlineEndsTheTask(t *testing.T) { // LIMIT-019
 		first, second := w.Submit(x), w.Submit(x)
 		taker := w.Taker(1, x.Lane())
 		ref := refOf(taker, claimOne(t, n, taker, x.Lane()))
+		ref.Hint = dispatch.Hint{} // a deadline never changes, and is remembered
 		w.Exec("UPDATE task SET start_deadline_at = ? WHERE id = ?", w.Now()-1, first)
 		if got := start(t, n, ref); got.Refusal == nil || got.Refusal.Code != wire.CodeStartDeadline {
 			t.Errorf("start after the start deadline = %+v", got)

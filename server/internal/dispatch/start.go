@@ -18,6 +18,7 @@ type Started struct {
 	Lease        time.Duration // left
 	Timeout      time.Duration // left of the attempt timeout; no renewal goes past it
 	CancelWanted bool
+	Hint         Hint // what to remember of the attempt from now on
 }
 
 // Start confirms starts. The first one of an attempt begins its timeout; a repeat gets
@@ -102,6 +103,7 @@ func startedNow(s *settle.Settlement, a *settle.Attempt, t *settle.Task) Started
 		Lease:        left(a.LeaseUntil, s.Now),
 		Timeout:      left(a.TimeoutAt.Int64, s.Now),
 		CancelWanted: t.CancelAt.Valid,
+		Hint:         settle.NewHint(t, a),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/quota"
 	"github.com/orbitkit/orbit/server/internal/task"
 )
 
@@ -100,15 +101,17 @@ type Claimed struct {
 	Barred   []int             // takers whose credential was revoked or has expired; they got nothing
 }
 
-// The clock stands in a row of its own, the only one with a time.
-const selectSessions = `
-SELECT %[1]s, NULL, NULL, NULL, 0, 0
-UNION ALL
-SELECT 0, s.namespace_id, s.process_id, s.node_id, s.connected_at,
-       CASE WHEN c.revoked_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > %[1]s) THEN 1 ELSE 0 END
+const (
+	selectClock = `
+SELECT 5, NULL, NULL, %s, 0`
+
+	// Its last column tells that the credential counts no more.
+	selectSessions = `
+SELECT 4, s.process_id, s.namespace_id, s.connected_at, CASE WHEN c.revoked_at IS NOT NULL OR c.expires_at <= %s THEN 1 ELSE 0 END
 FROM worker_session s
 JOIN credential c ON c.id = s.credential_id
-WHERE (s.namespace_id, s.process_id) IN `
+WHERE s.node_id = ? AND (s.namespace_id, s.process_id) IN `
+)
 
 // A process names a worker.
 type process struct{ namespace, id sqldb.ID }
@@ -117,50 +120,63 @@ type process struct{ namespace, id sqldb.ID }
 // process, and those whose credential has been revoked or has expired. None of them gets
 // anything. It is one statement, since every claim waits for it.
 func (c *claim) turnAway(ctx context.Context) error {
-	want := make(map[process]int)
-	var args []any
-	for i := range c.takers {
-		t := c.takers[i].Taker
-		if t.ConnectedAt != 0 {
-			want[process{t.Namespace, t.Process}] = i
-			args = append(args, t.Namespace, t.Process)
-		}
-	}
-	c.looked = true
-	if len(want) == 0 {
-		return c.readClock(ctx)
-	}
-	query := fmt.Sprintf(selectSessions, c.tx.Dialect().Clock) + pairs(len(args)/2)
-	err := sqldb.EachRow(ctx, c.tx, query, args, func(scan func(...any) error) error {
-		var (
-			now, at int64
-			p       process
-			node    []byte
-			valid   bool
-		)
-		err := scan(&now, &p.namespace, &p.id, &node, &at, &valid)
-		if now != 0 {
-			c.now = now
-			return err
-		}
-		if i, ok := want[p]; ok && string(node) == c.d.node && at == c.takers[i].ConnectedAt {
-			delete(want, p)
-			if !valid {
-				c.barred = append(c.barred, i)
-			}
+	err := quota.Lock(ctx, c.tx, c.sessionRows(), func(scan func(...any) error) error {
+		at, r, err := scanGateRow(scan)
+		if err == nil {
+			c.sees(at, r)
 		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("read sessions: %w", err)
 	}
-	for _, i := range want {
+	c.turnedAway()
+	return nil
+}
+
+// sessionRows are the clock, and the sessions that takers have with this node.
+func (c *claim) sessionRows() []quota.Row {
+	clock := c.tx.Dialect().Clock
+	rows := []quota.Row{{Select: fmt.Sprintf(selectClock, clock)}}
+	c.want = make(map[process]int)
+	args := []any{[]byte(c.d.node)}
+	for i := range c.takers {
+		t := c.takers[i].Taker
+		if t.ConnectedAt != 0 {
+			c.want[process{t.Namespace, t.Process}] = i
+			args = append(args, t.Namespace, t.Process)
+		}
+	}
+	if len(c.want) > 0 {
+		rows = append(rows, quota.Row{Select: fmt.Sprintf(selectSessions, clock) + pairs(len(args)/2), Args: args})
+	}
+	return rows
+}
+
+// sees takes one of the rows of sessionRows.
+func (c *claim) sees(at rowKey, r gateRow) {
+	if at.kind == clockRow {
+		c.now = r.number
+		return
+	}
+	p := process{r.namespace, at.id}
+	if i, ok := c.want[p]; ok && r.number == c.takers[i].ConnectedAt {
+		delete(c.want, p)
+		if r.stopped {
+			c.barred = append(c.barred, i)
+		}
+	}
+}
+
+// turnedAway has nothing given to takers whose session was not seen, or is barred.
+func (c *claim) turnedAway() {
+	c.looked = true
+	for _, i := range c.want {
 		c.replaced = append(c.replaced, i)
 	}
 	for _, i := range slices.Concat(c.replaced, c.barred) {
 		c.takers[i].slots = 0
 	}
-	return nil
 }
 
 // pairs is a list of n placeholders for two columns each.

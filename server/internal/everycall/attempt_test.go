@@ -35,6 +35,29 @@ func claimedOnce(s *sweep) error {
 	return s.expect(s.first, "LEASED", 2, task.DispatchNone)
 }
 
+func start(s *sweep, n *node) error {
+	got, err := n.dispatch.Start(s.Context(), []dispatch.Ref{s.ref})
+	if err == nil {
+		err = refusal(got[0].Refusal)
+	}
+	return err
+}
+
+func isRunning(s *sweep) error { return s.expect(s.first, "RUNNING", 3, task.DispatchNone) }
+
+func finish(s *sweep, n *node) error {
+	got, err := n.dispatch.Finish(s.Context(), []dispatch.Finish{{Ref: s.ref, Receipt: []byte("r"), Outcome: task.OutcomeSucceeded, Result: []byte("1")}})
+	if err == nil && (got[0].Status != wire.FinishRecorded || got[0].TaskState != "SUCCEEDED") {
+		err = fmt.Errorf("finish = %+v", got[0])
+	}
+	return err
+}
+
+func hasSucceeded(s *sweep) error {
+	return errors.Join(s.expect(s.first, "SUCCEEDED", 4, task.DispatchNone), s.nextIsReady(),
+		s.expectCount(1, "SELECT COUNT(*) FROM task t JOIN attempt a ON a.task_id = t.id WHERE t.id = ? AND t.result = ? AND a.result = t.result", s.first, []byte("1")))
+}
+
 // attempts are the transactions of an attempt.
 var attempts = []act{
 	{
@@ -55,14 +78,14 @@ var attempts = []act{
 	{
 		name: "start", calls: 5,
 		before: func(s *sweep) { s.lease(false) },
-		do: func(s *sweep, n *node) error {
-			got, err := n.dispatch.Start(s.Context(), []dispatch.Ref{s.ref})
-			if err == nil {
-				err = refusal(got[0].Refusal)
-			}
-			return err
-		},
-		check: func(s *sweep) error { return s.expect(s.first, "RUNNING", 3, task.DispatchNone) },
+		do:     start,
+		check:  isRunning,
+	},
+	{
+		name: "start of what the node does not remember", calls: 7,
+		before: func(s *sweep) { s.lease(false); s.forget() },
+		do:     start,
+		check:  isRunning,
 	},
 	{
 		name: "renew", calls: 4,
@@ -94,16 +117,14 @@ var attempts = []act{
 	{
 		name: "finish", calls: 6,
 		before: func(s *sweep) { s.lease(true) },
-		do: func(s *sweep, n *node) error {
-			got, err := n.dispatch.Finish(s.Context(), []dispatch.Finish{{Ref: s.ref, Receipt: []byte("r"), Outcome: task.OutcomeSucceeded, Result: []byte("1")}})
-			if err == nil && (got[0].Status != wire.FinishRecorded || got[0].TaskState != "SUCCEEDED") {
-				err = fmt.Errorf("finish = %+v", got[0])
-			}
-			return err
-		},
-		check: func(s *sweep) error {
-			return errors.Join(s.expect(s.first, "SUCCEEDED", 4, task.DispatchNone), s.nextIsReady())
-		},
+		do:     finish,
+		check:  hasSucceeded,
+	},
+	{
+		name: "finish of what the node does not remember", calls: 9,
+		before: func(s *sweep) { s.lease(true); s.forget() },
+		do:     finish,
+		check:  hasSucceeded,
 	},
 	{
 		name: "return", calls: 6,

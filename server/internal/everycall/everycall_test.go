@@ -159,14 +159,19 @@ func (s *sweep) lease(started bool) {
 	if err != nil || len(c.Grants) != 1 {
 		s.Fatalf("Claim = %+v, %v; want one task", c, err)
 	}
-	s.ref = dispatch.Ref{Attempt: c.Grants[0].Attempt, Epoch: c.Grants[0].Epoch, Process: s.taker.Process, Namespace: s.w.Namespace}
+	s.ref = dispatch.Ref{Attempt: c.Grants[0].Attempt, Epoch: c.Grants[0].Epoch, Process: s.taker.Process, Namespace: s.w.Namespace, Hint: c.Grants[0].Hint}
 	if started {
-		if got, err := s.whole.dispatch.Start(s.Context(), []dispatch.Ref{s.ref}); err != nil || got[0].Refusal != nil {
+		got, err := s.whole.dispatch.Start(s.Context(), []dispatch.Ref{s.ref})
+		if err != nil || got[0].Refusal != nil {
 			s.Fatalf("Start = %+v, %v", got, err)
 		}
+		s.ref.Hint = got[0].Hint
 	}
 	s.next = s.w.Submit(s.x)
 }
+
+// forget has the node know nothing of the attempt.
+func (s *sweep) forget() { s.ref.Hint = dispatch.Hint{} }
 
 // expect holds a task to its state, and to one event for each revision.
 func (s *sweep) expect(id sqldb.ID, state string, revision int64, dispatched task.DispatchState) error {

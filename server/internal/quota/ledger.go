@@ -24,6 +24,8 @@ var (
 // A Ledger counts the unfinished tasks of some queues and their applications, as far as
 // these have a limit, for one transaction. It serves one goroutine.
 type Ledger struct {
+	Now int64 // the database's time, if OpenNow has read it
+
 	tx           *sqldb.Tx
 	owners       map[sqldb.ID]sqldb.ID // application by queue
 	queues       map[sqldb.ID]*count   // of those with a limit
@@ -53,6 +55,17 @@ func (c *count) add(n int64) {
 // [sqldb.ErrAgain]: the transaction runs anew with the other lock. Where a limit was
 // expected and is gone, this transaction locks more than it needs, and the next does not.
 func Open(ctx context.Context, tx *sqldb.Tx, modes *Modes, queues []sqldb.ID) (*Ledger, error) {
+	return open(ctx, tx, modes, queues, nil)
+}
+
+// OpenNow is Open, and reads the database's clock by the same statement: the time is that
+// before the first lock. There must be a queue.
+func OpenNow(ctx context.Context, tx *sqldb.Tx, modes *Modes, queues []sqldb.ID) (*Ledger, error) {
+	clock := Row{Select: fmt.Sprintf(selectClock, tx.Dialect().Clock)}
+	return open(ctx, tx, modes, queues, []Row{clock})
+}
+
+func open(ctx context.Context, tx *sqldb.Tx, modes *Modes, queues []sqldb.ID, also []Row) (*Ledger, error) {
 	l := &Ledger{tx: tx, queues: make(map[sqldb.ID]*count), applications: make(map[sqldb.ID]*count)}
 	queues = inOrder(queues)
 	if len(queues) == 0 {
@@ -63,7 +76,7 @@ func Open(ctx context.Context, tx *sqldb.Tx, modes *Modes, queues []sqldb.ID) (*
 		return nil, err
 	}
 	applications := applicationsOf(l.owners)
-	missing, err := l.lock(ctx, modes, applications, queues)
+	missing, err := l.lock(ctx, modes, applications, queues, also)
 	if err == nil && len(missing) > 0 {
 		err = l.makeRows(ctx, modes, missing)
 	}
@@ -73,7 +86,17 @@ func Open(ctx context.Context, tx *sqldb.Tx, modes *Modes, queues []sqldb.ID) (*
 	return l, nil
 }
 
+// Kinds of rows that are read.
 const (
+	queueRow = iota
+	applicationRow
+	clockRow
+)
+
+const (
+	selectClock = `
+SELECT 2, NULL, %s, 0`
+
 	selectApplication = `
 SELECT 1, application_id, max_unfinished, unfinished
 FROM application_quota
@@ -86,35 +109,39 @@ WHERE id = ?`
 )
 
 // lock locks rows by the modes that are expected and returns the applications that have
-// none.
-func (l *Ledger) lock(ctx context.Context, modes *Modes, applications, queues []sqldb.ID) (missing []sqldb.ID, err error) {
+// none. Also are read before them.
+func (l *Ledger) lock(ctx context.Context, modes *Modes, applications, queues []sqldb.ID, also []Row) (missing []sqldb.ID, err error) {
 	expected := make(map[sqldb.ID]bool)
-	rows := make([]Row, 0, len(applications)+len(queues))
+	rows := append(make([]Row, 0, len(also)+len(applications)+len(queues)), also...)
 	for _, id := range applications {
 		expected[id] = modes.Expected(l.tx, id)
-		rows = append(rows, Row{selectApplication, id, expected[id]})
+		rows = append(rows, Row{Select: selectApplication, ID: id, Exclusive: expected[id]})
 	}
 	for _, id := range queues {
 		expected[id] = modes.Expected(l.tx, id)
-		rows = append(rows, Row{selectQueue, id, expected[id]})
+		rows = append(rows, Row{Select: selectQueue, ID: id, Exclusive: expected[id]})
 	}
 	surprised := false
 	found := make(map[sqldb.ID]bool, len(rows))
 	err = Lock(ctx, l.tx, rows, func(scan func(...any) error) error {
 		var (
-			application bool
-			id          sqldb.ID
-			c           count
+			kind int
+			id   sqldb.ID
+			c    count
 		)
-		if err := scan(&application, &id, &c.limit, &c.unfinished); err != nil {
+		if err := scan(&kind, &id, &c.limit, &c.unfinished); err != nil {
 			return err
+		}
+		if kind == clockRow {
+			l.Now = c.limit
+			return nil
 		}
 		found[id] = true
 		if limited := c.limit > 0; limited != expected[id] {
 			surprised = surprised || limited
 			modes.SetLimited(id, limited)
 		}
-		l.keep(application, id, c)
+		l.keep(kind, id, c)
 		return nil
 	})
 	switch {
@@ -126,10 +153,10 @@ func (l *Ledger) lock(ctx context.Context, modes *Modes, applications, queues []
 	return slices.DeleteFunc(applications, func(id sqldb.ID) bool { return found[id] }), nil
 }
 
-func (l *Ledger) keep(application bool, id sqldb.ID, c count) {
+func (l *Ledger) keep(kind int, id sqldb.ID, c count) {
 	switch {
 	case c.limit <= 0:
-	case application:
+	case kind == applicationRow:
 		l.applications[id] = &c
 	default:
 		l.queues[id] = &c
@@ -144,7 +171,7 @@ func (l *Ledger) makeRows(ctx context.Context, modes *Modes, applications []sqld
 			return err
 		}
 	}
-	_, err := l.lock(ctx, modes, applications, nil)
+	_, err := l.lock(ctx, modes, applications, nil, nil)
 	return err
 }
 

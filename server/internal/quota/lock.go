@@ -15,6 +15,9 @@ type Row struct {
 	Select    string   // with the primary key as its only bound value
 	ID        sqldb.ID // that key
 	Exclusive bool     // locked for a change, else in share mode
+
+	// Without an ID nothing is locked, and Select may read any number of rows.
+	Args []any
 }
 
 // Lock reads rows by one statement, each under its own lock, and calls f with the scan of
@@ -25,9 +28,13 @@ func Lock(ctx context.Context, tx *sqldb.Tx, rows []Row, f func(scan func(...any
 		return nil
 	}
 	parts := make([]string, len(rows))
-	keys := make([]any, len(rows))
+	keys := make([]any, 0, len(rows))
 	for i, r := range rows {
-		parts[i], keys[i] = r.part(tx.Dialect()), r.ID
+		if parts[i] = r.part(tx.Dialect()); r.ID.IsZero() {
+			keys = append(keys, r.Args...)
+		} else {
+			keys = append(keys, r.ID)
+		}
 	}
 	found, err := tx.QueryContext(ctx, strings.Join(parts, "\nUNION ALL\n"), keys...)
 	if err != nil {
@@ -46,6 +53,8 @@ func (r Row) part(d *sqldb.Dialect) string {
 	switch {
 	case d == sqldb.SQLite:
 		return r.Select // it has no locks, and takes no brackets in a union
+	case r.ID.IsZero():
+		return "(" + r.Select + ")"
 	case r.Exclusive:
 		return "(" + r.Select + d.ForUpdate + ")"
 	}

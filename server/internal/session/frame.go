@@ -25,15 +25,21 @@ func decode(data []byte, v any) error {
 
 // encode makes a frame of a message without business data.
 func encode(kind, ref string, data any) []byte {
-	body, err := json.Marshal(data)
+	const most = 256 // bytes, of the messages that write themselves
+	if m, ok := data.(wire.Appender); ok {
+		return append(m.AppendJSON(wire.OpenFrame(make([]byte, 0, most), kind, "", ref)), '}')
+	}
+	body := marshal(data)
+	frame := wire.OpenFrame(make([]byte, 0, len(body)+len(ref)+len(kind)+32), kind, "", ref)
+	return append(append(frame, body...), '}')
+}
+
+func marshal(message any) []byte {
+	body, err := json.Marshal(message)
 	if err != nil {
 		panic(err) // messages are plain structs
 	}
-	frame, err := json.Marshal(wire.Envelope{Type: kind, Ref: ref, Data: body})
-	if err != nil {
-		panic(err)
-	}
-	return frame
+	return body
 }
 
 // The payload's place in an encoded assignment. No JSON string can hold this text, since
@@ -63,14 +69,11 @@ func encodeAssign(g *dispatch.Grant, elapsed time.Duration) []byte {
 	if g.Token != 0 {
 		m.ConcurrencyToken = strconv.FormatUint(g.Token, 10)
 	}
-	return splicePayload(encode(wire.TypeAssign, "", m), g.Payload)
-}
-
-func splicePayload(frame, payload []byte) []byte {
-	at := bytes.Index(frame, payloadMark) + len(payloadMark) - 1
-	whole := make([]byte, 0, len(frame)+len(payload))
-	whole = append(append(whole, frame[:at]...), payload...)
-	return append(whole, frame[at+1:]...)
+	body := marshal(m)
+	at := bytes.Index(body, payloadMark) + len(payloadMark) - 1
+	frame := wire.OpenFrame(make([]byte, 0, len(body)+len(g.Payload)+64), wire.TypeAssign, "", "")
+	frame = append(append(frame, body[:at]...), g.Payload...)
+	return append(append(frame, body[at+1:]...), '}')
 }
 
 // millis is a duration on the wire: whole milliseconds, rounded down, never negative.

@@ -88,6 +88,7 @@ func (s *session) readAttempt(frame wire.Envelope) (dispatch.Ref, error) {
 // waits while too much is under way.
 func ask[Q, A any](s *session, frame wire.Envelope, attempt sqldb.ID, b *batcher[Q, A], item Q, answer func(A) *dispatch.Refusal) error {
 	cost := len(frame.Data) + inFlightEach
+	frame.Data = nil // the next message is read into their memory
 	if !s.budget.take(cost, s.ended) {
 		return errEnded
 	}
@@ -119,11 +120,12 @@ func (s *session) start(frame wire.Envelope) error {
 	if err != nil {
 		return err
 	}
+	id := frame.ID
 	return ask(s, frame, ref.Attempt, s.hub.starts, ref, func(a dispatch.Started) *dispatch.Refusal {
-		if s.track(ref, a.Refusal, a.Lease); a.Refusal != nil {
+		if s.track(ref, a.Refusal, a.Lease, a.Hint); a.Refusal != nil {
 			return a.Refusal
 		}
-		s.say(wire.TypeStarted, frame.ID, wire.Started{
+		s.say(wire.TypeStarted, id, wire.Started{
 			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch),
 			LeaseMS: millis(a.Lease), TimeoutMS: millis(a.Timeout), CancelRequested: a.CancelWanted,
 		})
@@ -136,16 +138,17 @@ func (s *session) resume(frame wire.Envelope) error {
 	if err != nil {
 		return err
 	}
+	id := frame.ID
 	return ask(s, frame, ref.Attempt, s.hub.resumes, ref, func(a dispatch.Resumed) *dispatch.Refusal {
 		if a.Refusal != nil {
 			return a.Refusal
 		}
 		if a.Status == wire.ResumeKeep {
-			s.hold(ref, a.Lease)
+			s.hold(ref, a.Lease, dispatch.Hint{})
 		} else {
 			s.drop(ref)
 		}
-		s.say(wire.TypeResumed, frame.ID, wire.Resumed{
+		s.say(wire.TypeResumed, id, wire.Resumed{
 			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch), Status: a.Status, Running: a.Running,
 			LeaseMS: millis(a.Lease), TimeoutMS: millis(a.Timeout), CancelRequested: a.CancelWanted,
 		})
@@ -166,11 +169,12 @@ func (s *session) renew(frame wire.Envelope) error {
 		return s.invalid(frame, ref, "progress", fmt.Sprintf("must be at most %d bytes", wire.MaxProgress))
 	}
 	renewal := dispatch.Renewal{Ref: ref, Progress: []byte(m.Progress)}
+	id := frame.ID
 	return ask(s, frame, ref.Attempt, s.hub.renewals, renewal, func(a dispatch.Renewed) *dispatch.Refusal {
-		if s.track(ref, a.Refusal, a.Lease); a.Refusal != nil {
+		if s.track(ref, a.Refusal, a.Lease, dispatch.Hint{}); a.Refusal != nil {
 			return a.Refusal
 		}
-		s.say(wire.TypeRenewed, frame.ID, wire.Renewed{
+		s.say(wire.TypeRenewed, id, wire.Renewed{
 			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch), LeaseMS: millis(a.Lease), CancelRequested: a.CancelWanted,
 		})
 		return nil
@@ -190,11 +194,12 @@ func (s *session) finish(frame wire.Envelope) error {
 	if rule != "" {
 		return s.invalid(frame, ref, field, rule)
 	}
+	id := frame.ID
 	return ask(s, frame, ref.Attempt, s.hub.finishes, f, func(a dispatch.Finished) *dispatch.Refusal {
 		if a.Refusal != nil {
 			return a.Refusal
 		}
-		s.say(wire.TypeFinished, frame.ID, wire.Finished{
+		s.say(wire.TypeFinished, id, wire.Finished{
 			AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch), Status: a.Status, TaskState: a.TaskState,
 		})
 		s.hasEnded(ref) // after the answer: what it makes room for does not come before it
@@ -237,11 +242,12 @@ func (s *session) giveBack(frame wire.Envelope) error {
 	if err != nil {
 		return err
 	}
+	id := frame.ID
 	return ask(s, frame, ref.Attempt, s.hub.returns, ref, func(a dispatch.Returned) *dispatch.Refusal {
 		if a.Refusal != nil {
 			return a.Refusal
 		}
-		s.say(wire.TypeReturned, frame.ID, wire.Returned{AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch)})
+		s.say(wire.TypeReturned, id, wire.Returned{AttemptID: ref.Attempt.String(), Epoch: uint64(ref.Epoch)})
 		s.hasEnded(ref)
 		return nil
 	})
@@ -279,19 +285,24 @@ func (s *session) noteDrain() {
 	})
 }
 
-// track follows what an answer says about an attempt that the process holds.
-func (s *session) track(ref dispatch.Ref, refusal *dispatch.Refusal, lease time.Duration) {
+// track follows what an answer says about an attempt that the process holds. A hint that it
+// brings is newer than what is remembered.
+func (s *session) track(ref dispatch.Ref, refusal *dispatch.Refusal, lease time.Duration, hint dispatch.Hint) {
 	switch {
 	case refusal == nil:
-		s.hold(ref, lease)
+		s.hold(ref, lease, hint)
 	case refusal.Code != orbit.CodeUnavailable:
 		s.drop(ref)
 	}
 }
 
-func (s *session) hold(ref dispatch.Ref, lease time.Duration) {
+func (s *session) hold(ref dispatch.Ref, lease time.Duration, hint dispatch.Hint) {
 	s.hub.board.change(s, func(p *place) {
-		p.held[ref.Attempt] = held{ref.Epoch, time.Now().Add(lease), p.held[ref.Attempt].queue, ref.Hint}
+		h := p.held[ref.Attempt]
+		if hint.Task.IsZero() {
+			hint = h.hint
+		}
+		p.held[ref.Attempt] = held{ref.Epoch, time.Now().Add(lease), h.queue, hint}
 	})
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -35,7 +36,11 @@ func (e *refusedHello) closeCode() int {
 // hello takes the first message: it registers the process, tells it what it holds, and
 // puts the session on the board, without credit.
 func (s *session) hello(ctx context.Context) error {
-	frame, err := s.receive()
+	var text bytes.Buffer
+	if err := s.receive(&text); err != nil {
+		return err
+	}
+	frame, err := parseFrame(text.Bytes())
 	if err != nil {
 		return err
 	}

@@ -8,11 +8,12 @@ import (
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
+	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
 )
 
 // What is said of an attempt that was given away here goes to the dispatcher with what the
-// grant says of it, also after a start or a renewal. Without that each batch costs a round
-// trip more.
+// grant says of it, and after a start with what that says, also after a renewal. Without
+// that each batch reads the rows once more.
 func TestWordsAboutAnAttemptCarryTheHintOfItsGrant(t *testing.T) {
 	s := newTaker(t, 1)
 	a := assigned(time.Now())
@@ -24,12 +25,18 @@ func TestWordsAboutAnAttemptCarryTheHintOfItsGrant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, after := range []string{"assignment", "start", "renewal"} {
+	want, started := a.grant.Hint, a.grant.Hint
+	started.Rows = &settle.Rows{}
+	for _, step := range []struct {
+		after string
+		next  dispatch.Hint // what the next answer brings
+	}{{"assignment", started}, {"start", dispatch.Hint{}}, {"renewal", dispatch.Hint{}}} {
 		ref, err := s.readAttempt(wire.Envelope{ID: "1", Type: wire.TypeStart, Data: data})
-		if err != nil || ref.Hint != a.grant.Hint {
-			t.Fatalf("after the %s: %+v, %v, want the hint %+v", after, ref, err, a.grant.Hint)
+		if err != nil || ref.Hint != want {
+			t.Fatalf("after the %s: %+v, %v, want the hint %+v", step.after, ref, err, want)
 		}
-		s.track(ref, nil, time.Minute)
+		s.track(ref, nil, time.Minute, step.next)
+		want = started
 	}
 	s.drop(s.ref(a.grant.Attempt, a.grant.Epoch))
 	if ref, err := s.readAttempt(wire.Envelope{ID: "1", Type: wire.TypeStart, Data: data}); err != nil || ref.Hint != (dispatch.Hint{}) {

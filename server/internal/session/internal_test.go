@@ -162,12 +162,12 @@ func FuzzMessages(f *testing.F) { // TEST-015, API-002, REF-WRK-002
 		hub.board.join(s, "k", []dispatch.Lane{boardLane}, map[sqldb.ID]held{})
 		defer hub.board.leave(s)
 		frame, err := parseFrame(text)
-		switch {
-		case err != nil:
-		case frame.Type == wire.TypeHello:
+		if err == nil && frame.Type == wire.TypeHello {
 			err = takeHello(frame)
-		default:
-			err = s.handle(frame)
+		} else if wrong := err; true {
+			if err = s.take(text); wrong != nil && (err == nil || err.Error() != wrong.Error()) {
+				t.Errorf("%q is taken: %v, read strictly it is %v", text, err, wrong)
+			}
 		}
 		if rule, ok := err.(*breach); err != nil && (!ok || rule.rule == "") {
 			t.Errorf("a message ends the connection by %v, want a breach", err)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,8 @@ type session struct {
 	out       *wire.GatherConn // below ws
 	queue     *sendQueue
 	budget    *budget
-	credits   pace // of words about credit
+	credits   pace      // of words about credit
+	heardAt   time.Time // the sign of life that the reader's deadline counts from
 
 	// Set by hello, before anybody else sees the session.
 	process     sqldb.ID
@@ -144,22 +146,53 @@ func (s *session) read() error {
 	})
 	for {
 		s.heard()
-		frame, err := s.receive()
-		if err == nil {
-			err = s.handle(frame)
-		}
-		if err != nil {
+		if err := s.next(); err != nil {
 			return err
 		}
 	}
 }
 
-// heard notes a sign of life. A connection that is being ended has its last deadline.
+// next reads and handles one message.
+func (s *session) next() error {
+	text := wire.BorrowText()
+	defer wire.ReturnText(text)
+	if err := s.receive(text); err != nil {
+		return err
+	}
+	return s.take(text.Bytes())
+}
+
+// take handles the text of one message, which is not used after it.
+func (s *session) take(text []byte) error {
+	frame, split := wire.Split(text)
+	if !split {
+		frame, err := parseFrame(text)
+		if err == nil {
+			err = s.handle(frame)
+		}
+		return err
+	}
+	err := checkFrame(frame)
+	if err == nil {
+		err = s.handle(frame)
+	}
+	if broke := (*breach)(nil); errors.As(err, &broke) { // what is wrong with the frame comes first
+		if _, wrong := parseFrame(text); wrong != nil {
+			return wrong
+		}
+	}
+	return err
+}
+
+// heard notes a sign of life. A connection that is being ended has its last deadline. Signs
+// that follow closely move none: that would cost as much as a message.
 func (s *session) heard() error {
-	if s.over() {
+	now := time.Now()
+	if s.over() || now.Sub(s.heardAt) < s.hub.cfg.Ping/64 {
 		return nil
 	}
-	return s.ws.SetReadDeadline(time.Now().Add(s.hub.cfg.Ping * 5 / 2))
+	s.heardAt = now
+	return s.ws.SetReadDeadline(now.Add(s.hub.cfg.Ping * 5 / 2))
 }
 
 func (s *session) over() bool {
@@ -171,31 +204,38 @@ func (s *session) over() bool {
 	}
 }
 
-// receive reads one message.
-func (s *session) receive() (wire.Envelope, error) {
-	kind, text, err := s.ws.ReadMessage()
+// receive reads one message into text.
+func (s *session) receive(text *bytes.Buffer) error {
+	kind, r, err := s.ws.NextReader()
+	if err == nil {
+		_, err = text.ReadFrom(r)
+	}
 	switch {
 	case errors.Is(err, websocket.ErrReadLimit):
-		return wire.Envelope{}, &breach{rule: fmt.Sprintf("frame: must be at most %d bytes", wire.MaxFrame)}
+		return &breach{rule: fmt.Sprintf("frame: must be at most %d bytes", wire.MaxFrame)}
 	case err != nil:
-		return wire.Envelope{}, err
+		return err
 	case kind != websocket.TextMessage:
-		return wire.Envelope{}, &breach{rule: "frame: must be text"}
+		return &breach{rule: "frame: must be text"}
 	}
-	return parseFrame(text)
+	return nil
 }
 
 func parseFrame(text []byte) (frame wire.Envelope, err error) {
 	if err := strictjson.DecodeInside(text, &frame, levelsOfEnvelope); err != nil {
 		return frame, &breach{rule: "frame: " + err.Error()}
 	}
+	return frame, checkFrame(frame)
+}
+
+func checkFrame(frame wire.Envelope) error {
 	if !validMessageID(frame.ID) {
-		return frame, &breach{rule: "id: must be 1 to 64 printable ASCII characters without blanks"}
+		return &breach{rule: "id: must be 1 to 64 printable ASCII characters without blanks"}
 	}
 	if frame.Ref != "" {
-		return frame, &breach{frame.ID, "ref: is not for messages of a worker"}
+		return &breach{frame.ID, "ref: is not for messages of a worker"}
 	}
-	return frame, nil
+	return nil
 }
 
 func validMessageID(id string) bool {

@@ -46,8 +46,9 @@ func InsertEvents(ctx context.Context, tx sqldb.Querier, events []Event) error {
 		return nil
 	}
 	args := make([]any, 0, len(events)*eventColumns)
-	for _, e := range events {
-		args = append(args, e.Task, e.Revision, []byte(e.Kind), e.Attempt, e.Credential, []byte(e.Reason), e.At)
+	for i := range events {
+		e := &events[i]
+		args = append(args, e.Task.Arg(), e.Revision, []byte(e.Kind), e.Attempt.Arg(), e.Credential.Arg(), []byte(e.Reason), e.At)
 	}
 	_, err := tx.ExecContext(ctx, strings.TrimSpace(insertEvents)+" "+sqldb.Rows(len(events), eventColumns), args...)
 	return err

@@ -33,7 +33,7 @@ type Attempt struct {
 	FinishDigest []byte
 	FinishAnswer []byte
 
-	ending Ending // what to write besides, once it has ended
+	ending *Ending // what to write besides, once it has ended
 }
 
 // Live reports whether the attempt holds its permits.
@@ -75,103 +75,90 @@ func LockAttempts(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (map[sqldb.
 	return attempts, nil
 }
 
-// identity are the columns that an insert of an attempt must have; the statements
-// below only ever meet rows that exist and are locked, and change them by upsert, since
-// their values differ from row to row.
 const (
-	identityColumns = `id, task_id, number, epoch, namespace_id, application_id, queue_id, process_id, node_id,
-    lease_ms, claimed_at, state, live, lease_until`
-	identityCount = 14
-)
-
-func (a *Attempt) identity() []any {
-	var live any
-	if a.Live() {
-		live = 1
-	}
-	return []any{a.ID, a.Task, a.Number, a.Epoch, a.Namespace, a.Application, a.Queue, a.Process, a.Node,
-		a.LeaseMS, a.ClaimedAt, a.State, live, a.LeaseUntil}
-}
-
-const insertAttempts = `
-INSERT INTO attempt (` + identityColumns + `, concurrency_token)
+	insertAttempts = `
+INSERT INTO attempt (id, task_id, number, epoch, namespace_id, application_id, queue_id, process_id, node_id,
+    lease_ms, claimed_at, state, live, lease_until, concurrency_token)
 VALUES `
 
-// InsertAttempts adds new attempts, with the token of each (0 for none).
+	insertedColumns = 15
+)
+
+// InsertAttempts adds new live attempts, with the token of each (0 for none).
 func InsertAttempts(ctx context.Context, tx *sqldb.Tx, attempts []*Attempt, tokens []uint64) error {
-	var args []any
+	args := make([]any, 0, len(attempts)*insertedColumns)
 	for i, a := range attempts {
-		args = append(append(args, a.identity()...), tx.Dialect().Uint64(tokens[i]))
+		args = append(args, a.ID.Arg(), a.Task.Arg(), a.Number, a.Epoch, a.Namespace.Arg(), a.Application.Arg(), a.Queue.Arg(), a.Process.Arg(), a.Node,
+			a.LeaseMS, a.ClaimedAt, a.State, 1, a.LeaseUntil, tx.Dialect().Uint64(tokens[i]))
 	}
-	if _, err := tx.ExecContext(ctx, insertAttempts+sqldb.Rows(len(attempts), identityCount+1), args...); err != nil {
+	if _, err := tx.ExecContext(ctx, insertAttempts+sqldb.Rows(len(attempts), insertedColumns), args...); err != nil {
 		return fmt.Errorf("insert attempts: %w", err)
 	}
 	return nil
 }
 
-const (
-	updateStarted = `
+const updateStarted = `
 UPDATE attempt
-SET state = ?, lease_until = ?, started_at = ?, timeout_at = ?
+SET state = ?, lease_until = %s, started_at = ?, timeout_at = %s
 WHERE id IN `
 
-	upsertStarted = `
-INSERT INTO attempt (` + identityColumns + `, started_at, timeout_at)
-VALUES `
-)
-
-// saveStartedAttempts writes attempts by one statement: an update where all have the same
-// times, as those of one kind have, which costs the database less than an upsert.
-func saveStartedAttempts(ctx context.Context, tx *sqldb.Tx, attempts []*Attempt) error {
-	if first := attempts[0]; alike(attempts) {
-		args := []any{first.State, first.LeaseUntil, first.StartedAt, first.TimeoutAt}
-		for _, a := range attempts {
-			args = append(args, a.ID)
-		}
-		if _, err := tx.ExecContext(ctx, updateStarted+sqldb.Placeholders(len(attempts)), args...); err != nil {
-			return fmt.Errorf("save started attempts: %w", err)
-		}
-		return nil
-	}
-	var args []any
-	for _, a := range attempts {
-		args = append(append(args, a.identity()...), a.StartedAt, a.TimeoutAt)
-	}
-	_, err := tx.ExecContext(ctx, upsertStarted+sqldb.Rows(len(attempts), identityCount+2)+
-		tx.Dialect().OnConflict([]string{"id"}, "state", "lease_until", "started_at", "timeout_at"), args...)
+// saveStartedAttempts writes attempts that have been started now.
+func (s *Settlement) saveStartedAttempts(ctx context.Context) error {
+	lease, leases := column(s.started, func(a *Attempt) any { return a.LeaseUntil })
+	timeout, timeouts := column(s.started, func(a *Attempt) any { return a.TimeoutAt })
+	args := slices.Concat([]any{task.AttemptRunning}, leases, []any{s.Now}, timeouts)
+	err := s.updateAttempts(ctx, fmt.Sprintf(updateStarted, lease, timeout), args, s.started, " AND lease_until > ?", s.Now)
 	if err != nil {
 		return fmt.Errorf("save started attempts: %w", err)
 	}
 	return nil
 }
 
-// alike reports whether started attempts differ in nothing that is written.
-func alike(attempts []*Attempt) bool {
-	first := attempts[0]
-	return !slices.ContainsFunc(attempts, func(a *Attempt) bool {
-		return a.State != first.State || a.LeaseUntil != first.LeaseUntil || a.StartedAt != first.StartedAt || a.TimeoutAt != first.TimeoutAt
-	})
+// An ending group is what ended attempts have in common that are written by one statement.
+type endingGroup struct {
+	outcome   task.Outcome
+	answer    string
+	retryable bool
+	result    bool
 }
 
-const upsertEnded = `
-INSERT INTO attempt (` + identityColumns + `, ended_at, outcome, receipt, finish_digest, finish_answer, result, error_text, retryable)
-VALUES `
+// endings returns the attempts that ended, in groups.
+func (s *Settlement) endings() map[endingGroup][]*Attempt {
+	groups := make(map[endingGroup][]*Attempt, 1)
+	for _, a := range s.ended {
+		g := endingGroup{a.Outcome, string(a.FinishAnswer), a.ending.Retryable, a.ending.Result != nil}
+		groups[g] = append(groups[g], a)
+	}
+	return groups
+}
 
-func saveEnded(ctx context.Context, tx *sqldb.Tx, attempts []*Attempt) error {
-	if len(attempts) == 0 {
-		return nil
-	}
-	var args []any
-	for _, a := range attempts {
-		e := a.ending
-		args = append(append(args, a.identity()...),
-			a.EndedAt, a.Outcome, orEmpty(a.Receipt), orEmpty(a.FinishDigest), orEmpty(a.FinishAnswer), orNull(e.Result), orEmpty(e.Error), e.Retryable)
-	}
-	_, err := tx.ExecContext(ctx, upsertEnded+sqldb.Rows(len(attempts), identityCount+8)+
-		tx.Dialect().OnConflict([]string{"id"}, "state", "live", "ended_at", "outcome",
-			"receipt", "finish_digest", "finish_answer", "result", "error_text", "retryable"), args...)
-	if err != nil {
-		return fmt.Errorf("save ended attempts: %w", err)
+const (
+	updateEnded = `
+UPDATE attempt
+SET state = ?, live = NULL, ended_at = ?, outcome = ?, finish_answer = ?, retryable = ?,
+    receipt = %s, finish_digest = %s, error_text = %s%s
+WHERE id IN `
+
+	// The result is already in the task's row: it does not travel twice.
+	setResult = `, result = (SELECT t.result FROM task t WHERE t.id = attempt.task_id)`
+)
+
+// saveEnded writes attempts that have ended. Their tasks are written.
+func (s *Settlement) saveEnded(ctx context.Context) error {
+	for g, attempts := range s.endings() {
+		receipt, receipts := column(attempts, func(a *Attempt) any { return orEmpty(a.Receipt) })
+		digest, digests := column(attempts, func(a *Attempt) any { return orEmpty(a.FinishDigest) })
+		text, texts := column(attempts, func(a *Attempt) any { return orEmpty(a.ending.Error) })
+		result := ""
+		if g.result {
+			result = setResult
+		}
+		args := slices.Concat([]any{task.AttemptEnded, s.Now, g.outcome, []byte(g.answer), g.retryable}, receipts, digests, texts)
+		err := s.updateAttempts(ctx, fmt.Sprintf(updateEnded, receipt, digest, text, result), args, attempts,
+			" AND (timeout_at IS NULL OR timeout_at > ?)", s.Now)
+		if err != nil {
+			return fmt.Errorf("save ended attempts: %w", err)
+		}
 	}
 	return nil
 }
@@ -180,13 +167,6 @@ func saveEnded(ctx context.Context, tx *sqldb.Tx, attempts []*Attempt) error {
 func orEmpty(b []byte) []byte {
 	if b == nil {
 		return []byte{}
-	}
-	return b
-}
-
-func orNull(b []byte) any {
-	if b == nil {
-		return nil
 	}
 	return b
 }

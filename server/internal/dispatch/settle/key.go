@@ -184,8 +184,8 @@ func SortedIDs(ids []sqldb.ID) []sqldb.ID {
 // IDArgs returns ids as bound values.
 func IDArgs(ids []sqldb.ID) []any {
 	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = id
+	for i := range ids {
+		args[i] = ids[i].Arg()
 	}
 	return args
 }

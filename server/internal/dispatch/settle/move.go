@@ -3,6 +3,7 @@ package settle
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/task"
@@ -14,7 +15,7 @@ type move struct {
 	to          task.State
 	uncertain   bool
 	unstarted   bool // one more un-started claim in a row
-	result      bool // take the result from the attempt
+	result      bool // the task has one
 	wait        task.DispatchState
 	availableAt int64 // new one of a DELAYED task; 0 keeps the old
 }
@@ -31,11 +32,9 @@ func (ms *moves) add(m move, id sqldb.ID) {
 // MySQL assigns from left to right, SQLite from the old row: an assignment below that
 // reads a column stands before the one that changes it.
 const (
-	// The result is already in the attempt's row: it does not travel twice.
 	endTasks = `
 UPDATE task
-SET result = CASE WHEN ? THEN (SELECT a.result FROM attempt a WHERE a.id = task.attempt_id) ELSE result END,
-    state = ?, revision = revision + 1, updated_at = ?, completed_at = ?, attempt_id = NULL,
+SET state = ?, revision = revision + 1, updated_at = ?, completed_at = ?, attempt_id = NULL,
     effect_uncertain = ?, unstarted_count = unstarted_count + ?,
     dispatch_state = 0, dispatch_lane = NULL, expire_at = NULL
 WHERE id IN `
@@ -59,15 +58,33 @@ SET order_value = CASE WHEN ? > 0 THEN ? ELSE available_at END,
 WHERE id IN `
 )
 
-// save writes all moves. The rows are locked, so the order does not matter.
-func (ms moves) save(ctx context.Context, tx *sqldb.Tx, now int64) error {
-	for m, ids := range ms {
-		query, args := m.statement(now)
-		if _, err := tx.ExecContext(ctx, query+sqldb.Placeholders(len(ids)), append(args, IDArgs(ids)...)...); err != nil {
+const (
+	setTaskResult = `result = CASE id%s END, `
+	resultEach    = ` WHEN ? THEN ?`
+)
+
+// saveMoves writes all moves.
+func (s *Settlement) saveMoves(ctx context.Context) error {
+	for m, ids := range s.moves {
+		query, args := m.statement(s.Now)
+		if m.result {
+			query, args = s.withResults(query, args, ids)
+		}
+		if err := s.updateTasks(ctx, query, args, ids); err != nil {
 			return fmt.Errorf("move tasks to %v: %w", m.to, err)
 		}
 	}
 	return nil
+}
+
+// withResults has a statement set the result of each task, too.
+func (s *Settlement) withResults(query string, args []any, ids []sqldb.ID) (string, []any) {
+	var results []any
+	for _, id := range ids {
+		results = append(results, id, s.results[id])
+	}
+	set := "SET " + fmt.Sprintf(setTaskResult, strings.Repeat(resultEach, len(ids)))
+	return strings.Replace(query, "SET ", set, 1), append(results, args...)
 }
 
 func (m move) statement(now int64) (query string, args []any) {
@@ -86,5 +103,5 @@ func (m move) statement(now int64) (query string, args []any) {
 	if m.to.Terminal() {
 		completed = now
 	}
-	return endTasks, []any{m.result, m.to, now, completed, m.uncertain, unstarted}
+	return endTasks, []any{m.to, now, completed, m.uncertain, unstarted}
 }

@@ -24,18 +24,20 @@ const (
 // A Settlement is a transaction's hold on tasks, their attempts and their resource
 // keys. It serves one goroutine.
 type Settlement struct {
-	Now int64 // the database's time, read under the locks
+	Now int64 // the database's time, read under the locks, or before remembered rows are written
 
-	tx       *sqldb.Tx
-	quota    *quota.Ledger // nil if it was opened for nothing that ends a task
-	keyless  bool          // keys are not locked: nothing may end
-	keys     Keys
-	tasks    map[sqldb.ID]*Task
-	attempts map[sqldb.ID]*Attempt
+	tx         *sqldb.Tx
+	quota      *quota.Ledger // nil if it was opened for nothing that ends a task
+	keyless    bool          // keys are not locked: nothing may end
+	keys       Keys
+	tasks      map[sqldb.ID]*Task
+	attempts   map[sqldb.ID]*Attempt
+	remembered map[sqldb.ID]memory // by task, if tasks and attempts are not locked; else nil
 
 	started []*Attempt
 	ended   []*Attempt
 	moves   moves
+	results map[sqldb.ID][]byte // of tasks
 	events  []task.Event
 	freed   []Digest // keys that may let a parked task go
 }
@@ -54,9 +56,14 @@ JOIN task t ON t.id = a.task_id
 WHERE a.id IN `
 
 // OpenAttempts locks attempts with their tasks, resource keys and quotas. Attempts that do
-// not exist are left out. An error that wraps [sqldb.ErrAgain] has the transaction run
-// anew, see [quota.Open]; a wrong hint does so too.
+// not exist are left out. Where all rows are remembered it locks resource keys and quotas
+// only, and what is decided is verified when it is written. An error that wraps
+// [sqldb.ErrAgain] has the transaction run anew, see [quota.Open]; a wrong hint does so
+// too, here or in Flush.
 func OpenAttempts(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, ids []sqldb.ID, hints Hints) (*Settlement, error) {
+	if tx.Again() == 0 && hints.whole(ids) {
+		return recallToEnd(ctx, tx, modes, ids, hints)
+	}
 	above, hints, err := ownersOf(ctx, tx, ids, hints)
 	if err != nil {
 		return nil, err
@@ -68,10 +75,35 @@ func OpenAttempts(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, ids []s
 	return s, err
 }
 
+// recallToEnd is OpenAttempts with what is remembered.
+func recallToEnd(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, ids []sqldb.ID, hints Hints) (*Settlement, error) {
+	above, _ := hints.split(ids)
+	ledger, err := quota.OpenNow(ctx, tx, modes, above.queues)
+	if err != nil {
+		return nil, err
+	}
+	s := recall(tx, hints, ids)
+	s.quota, s.Now = ledger, ledger.Now
+	s.keys, err = LockKeys(ctx, tx, above.keys, tx.Dialect().ForUpdate)
+	return s, err
+}
+
 // OpenToStart locks attempts with their tasks, but no resource key and no quota: attempts
-// can only be started in it. Clock reads the database's clock, and with it what else the
-// caller reads under the locks. Its errors are those of OpenAttempts.
-func OpenToStart(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID, hints Hints, clock func() (int64, error)) (*Settlement, error) {
+// can only be started in it. Where all rows are remembered it locks nothing. Clock reads the
+// database's clock, and with it what else the caller reads under the locks. Its errors are
+// those of OpenAttempts.
+func OpenToStart(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID, hints Hints, clock func() (int64, error)) (s *Settlement, err error) {
+	if tx.Again() == 0 && hints.whole(ids) {
+		s = recall(tx, hints, ids)
+	} else if s, err = lockToStart(ctx, tx, ids, hints); err != nil {
+		return nil, err
+	}
+	s.keyless = true
+	s.Now, err = clock()
+	return s, err
+}
+
+func lockToStart(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID, hints Hints) (*Settlement, error) {
 	above, hints, err := ownersOf(ctx, tx, ids, hints)
 	if err != nil {
 		return nil, err
@@ -80,11 +112,6 @@ func OpenToStart(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID, hints Hints,
 	if err == nil {
 		err = hints.verify(s)
 	}
-	if err != nil {
-		return nil, err
-	}
-	s.keyless = true
-	s.Now, err = clock()
 	return s, err
 }
 
@@ -240,7 +267,7 @@ func (s *Settlement) EndAttempt(a *Attempt, e Ending) (task.Change, error) {
 		return c, err
 	}
 	a.State, a.Outcome, a.EndedAt = task.AttemptEnded, e.Outcome, micros(s.Now)
-	a.Receipt, a.FinishDigest, a.ending = e.Receipt, e.Digest, e
+	a.Receipt, a.FinishDigest, a.ending = e.Receipt, e.Digest, &e
 	if e.Answer != nil {
 		a.FinishAnswer = e.Answer(c.To)
 	}
@@ -322,7 +349,14 @@ func (s *Settlement) Recheck(k *Key) {
 
 // change moves a task in memory and notes what to write.
 func (s *Settlement) change(t *Task, c task.Change, e Ending, attempt sqldb.ID) {
-	s.moves.add(s.moveOf(t, c, e), t.ID)
+	m := s.moveOf(t, c, e)
+	s.moves.add(m, t.ID)
+	if m.result {
+		if s.results == nil {
+			s.results = make(map[sqldb.ID][]byte)
+		}
+		s.results[t.ID] = e.Result
+	}
 	if c.To.Terminal() && !t.State.Terminal() {
 		s.quota.Leave(t.Queue)
 	}
@@ -359,17 +393,13 @@ func (s *Settlement) moveOf(t *Task, c task.Change, e Ending) move {
 	return m
 }
 
-// Flush writes everything and returns the lanes that have a READY task more, the timer's
-// among them if a task waits there.
+// Flush writes everything, in the order of locks, and returns the lanes that have a READY
+// task more, the timer's among them if a task waits there.
 func (s *Settlement) Flush(ctx context.Context) (lanes []int64, err error) {
-	if err := s.saveStarted(ctx); err != nil {
-		return nil, err
-	}
-	if err := saveEnded(ctx, s.tx, s.ended); err != nil {
-		return nil, err
-	}
-	if err := s.moves.save(ctx, s.tx, s.Now); err != nil {
-		return nil, err
+	for _, write := range []func(context.Context) error{s.prepare, s.saveStarted, s.saveMoves, s.saveEnded} {
+		if err := write(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.keys.Save(ctx, s.tx); err != nil {
 		return nil, err
@@ -399,14 +429,14 @@ func (s *Settlement) saveStarted(ctx context.Context) error {
 	if len(s.started) == 0 {
 		return nil
 	}
-	args := []any{s.Now}
+	var ids []sqldb.ID
 	for _, a := range s.started {
-		args = append(args, a.Task)
+		ids = append(ids, a.Task)
 	}
-	if _, err := s.tx.ExecContext(ctx, startTasks+sqldb.Placeholders(len(s.started)), args...); err != nil {
+	if err := s.updateTasks(ctx, startTasks, []any{s.Now}, ids); err != nil {
 		return fmt.Errorf("start tasks: %w", err)
 	}
-	return saveStartedAttempts(ctx, s.tx, s.started)
+	return s.saveStartedAttempts(ctx)
 }
 
 // readied returns the lanes of tasks that were moved into the claim index.

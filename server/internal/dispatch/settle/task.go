@@ -91,6 +91,13 @@ func scanTask(rows *sql.Rows) (*Task, error) {
 	return &t, err
 }
 
+// Claim gives a task that waits to a new attempt, in memory.
+func (t *Task) Claim(a *Attempt) {
+	t.State, t.Dispatch, t.AttemptID, t.Epoch = task.Leased, task.DispatchNone, a.ID, a.Epoch
+	t.ExpireAt = sql.NullInt64{}
+	t.Revision++
+}
+
 // facts returns what the state machine wants to know, at the time now.
 func (t *Task) facts(now int64) task.Facts {
 	return task.Facts{

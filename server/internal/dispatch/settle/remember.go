@@ -1,0 +1,179 @@
+package settle
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/server/internal/task"
+)
+
+// Rows are a task and its live attempt as a node has written them last.
+type Rows struct {
+	Task    Task
+	Attempt Attempt
+}
+
+// fit reports whether the hint's rows are those of an attempt and say what the hint says.
+// A task with a cancel intent has been written by others, and may be again.
+func (h Hint) fit(attempt sqldb.ID) bool {
+	if h.Rows == nil {
+		return false
+	}
+	t, a := &h.Rows.Task, &h.Rows.Attempt
+	return a.ID == attempt && t.AttemptID == attempt && t.ID == a.Task && t.Epoch == a.Epoch && !t.CancelAt.Valid &&
+		h == Hint{Task: t.ID, Queue: t.Queue, Key: t.Key, Keyed: t.Keyed, Rows: h.Rows}
+}
+
+// whole reports whether the rows of all attempts are remembered, each of another task.
+func (hints Hints) whole(attempts []sqldb.ID) bool {
+	of := make(map[sqldb.ID]sqldb.ID, len(attempts))
+	for _, id := range attempts {
+		h := hints[id]
+		if other, twice := of[h.Task]; !h.fit(id) || twice && other != id {
+			return false
+		}
+		of[h.Task] = id
+	}
+	return true
+}
+
+// A memory is how a row was remembered before the settlement changed it.
+type memory struct {
+	attempt  sqldb.ID
+	running  task.AttemptState
+	state    task.State
+	revision int64
+}
+
+// recall makes a settlement of what is remembered, without a lock. The transaction may
+// write nothing but these rows, and all of them: each statement that does so matches only
+// rows that are still as they are remembered, and if one is not, everything is rolled back
+// and runs anew under locks. So what is decided holds for rows that nobody else has written
+// meanwhile, as if they had been locked from the time on that is read before.
+func recall(tx *sqldb.Tx, hints Hints, attempts []sqldb.ID) *Settlement {
+	s := &Settlement{
+		tx: tx, tasks: make(map[sqldb.ID]*Task, len(attempts)), attempts: make(map[sqldb.ID]*Attempt, len(attempts)),
+		remembered: make(map[sqldb.ID]memory, len(attempts)),
+	}
+	for _, id := range attempts {
+		if s.attempts[id] != nil {
+			continue
+		}
+		rows := *hints[id].Rows // a copy: the memory stays as it is
+		t, a := &rows.Task, &rows.Attempt
+		s.tasks[t.ID], s.attempts[id] = t, a
+		s.remembered[t.ID] = memory{attempt: id, running: a.State, state: t.State, revision: t.Revision}
+	}
+	return s
+}
+
+// errChanged tells that a row is not what it was remembered as.
+var errChanged = fmt.Errorf("a row has changed since it was remembered: %w", sqldb.ErrAgain)
+
+// prepare begins the writing of remembered rows. What was answered without a change rests
+// on memory alone, which is not good enough. Several statements of one table would take
+// their locks out of order: then all rows are locked first.
+func (s *Settlement) prepare(ctx context.Context) error {
+	if s.remembered == nil {
+		return nil
+	}
+	if len(s.started)+len(s.ended) != len(s.attempts) {
+		return errChanged
+	}
+	if len(s.moves) < 2 && len(s.endings()) < 2 {
+		return nil
+	}
+	for _, rows := range []struct {
+		query string
+		ids   []sqldb.ID
+	}{
+		{"SELECT id FROM task WHERE id IN ", SortedIDs(slices.Collect(maps.Keys(s.tasks)))},
+		{"SELECT id FROM attempt WHERE id IN ", SortedIDs(slices.Collect(maps.Keys(s.attempts)))},
+	} {
+		query := rows.query + sqldb.Placeholders(len(rows.ids)) + " ORDER BY id" + s.tx.Dialect().ForUpdate
+		err := sqldb.EachRow(ctx, s.tx, query, IDArgs(rows.ids), func(scan func(...any) error) error { return nil })
+		if err != nil {
+			return fmt.Errorf("lock remembered rows: %w", err)
+		}
+	}
+	return nil
+}
+
+// updateTasks runs an update that ends in "WHERE id IN" for locked or remembered tasks.
+func (s *Settlement) updateTasks(ctx context.Context, query string, args []any, ids []sqldb.ID) error {
+	query, args = query+sqldb.Placeholders(len(ids)), append(args, IDArgs(ids)...)
+	if s.remembered == nil {
+		_, err := s.tx.ExecContext(ctx, query, args...)
+		return err
+	}
+	var attempts []sqldb.ID
+	states, revisions := make(map[any]bool), make(map[any]bool)
+	for _, id := range ids {
+		m := s.remembered[id]
+		attempts = append(attempts, m.attempt)
+		states[m.state], revisions[m.revision] = true, true
+	}
+	// With its attempt and without a cancel intent a task has one revision in each state.
+	query += " AND cancel_requested_at IS NULL AND attempt_id IN " + sqldb.Placeholders(len(attempts)) +
+		" AND state IN " + sqldb.Placeholders(len(states)) + " AND revision IN " + sqldb.Placeholders(len(revisions))
+	args = append(args, IDArgs(attempts)...)
+	args = slices.AppendSeq(slices.AppendSeq(args, maps.Keys(states)), maps.Keys(revisions))
+	return s.updateAll(ctx, query, args, len(ids))
+}
+
+// updateAttempts runs an update that ends in "WHERE id IN" for locked or remembered
+// attempts. Still completes the condition under which remembered ones are what they were,
+// beside their state.
+func (s *Settlement) updateAttempts(ctx context.Context, query string, args []any, attempts []*Attempt, still string, stillArgs ...any) error {
+	query += sqldb.Placeholders(len(attempts))
+	states := make(map[any]bool)
+	for _, a := range attempts {
+		args = append(args, a.ID.Arg())
+		states[s.remembered[a.Task].running] = true
+	}
+	if s.remembered == nil {
+		_, err := s.tx.ExecContext(ctx, query, args...)
+		return err
+	}
+	query += " AND state IN " + sqldb.Placeholders(len(states)) + still
+	args = append(slices.AppendSeq(args, maps.Keys(states)), stillArgs...)
+	return s.updateAll(ctx, query, args, len(attempts))
+}
+
+// updateAll runs an update that must match n rows. It changes each row that it matches, so
+// the engines agree on how many these are.
+func (s *Settlement) updateAll(ctx context.Context, query string, args []any, n int) error {
+	result, err := s.tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	matched, err := result.RowsAffected()
+	if err == nil && matched != int64(n) {
+		err = errChanged
+	}
+	return err
+}
+
+// A column is what an update of several attempts sets: one value if it is the same in all
+// of them, else each its own, by id.
+func column(attempts []*Attempt, value func(*Attempt) any) (expression string, args []any) {
+	first := value(attempts[0])
+	if !slices.ContainsFunc(attempts, func(a *Attempt) bool { return !same(value(a), first) }) {
+		return "?", []any{first}
+	}
+	for _, a := range attempts {
+		args = append(args, a.ID.Arg(), value(a))
+	}
+	return "CASE id" + strings.Repeat(" WHEN ? THEN ?", len(attempts)) + " END", args
+}
+
+func same(a, b any) bool {
+	if text, ok := a.([]byte); ok {
+		return string(text) == string(b.([]byte))
+	}
+	return a == b
+}
