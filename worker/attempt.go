@@ -40,6 +40,7 @@ type attempt struct {
 	reporting bool                    // the end is being told
 	cancel    context.CancelCauseFunc // ends the handler's context
 	alarm     *time.Timer             // end of the lease while the handler runs
+	keeper    *time.Timer             // begins to keep the lease when that is first due; nil before and afterwards
 	progress  string                  // to go with the next renewal
 	stuck     bool                    // the handler has ignored the end of its context for too long
 	span      trace.SpanContext       // of the execution, once it has begun
@@ -58,11 +59,7 @@ func (a *attempt) run(ctx context.Context) {
 	if !a.start(ctx) {
 		return
 	}
-	keeping, stop := context.WithCancel(ctx)
-	var keeper sync.WaitGroup
-	keeper.Go(func() { a.keep(keeping) })
-	defer keeper.Wait()
-	defer stop()
+	defer a.keepLater(ctx)()
 	if report, ended := a.execute(ctx); ended {
 		a.finish(ctx, report)
 	}

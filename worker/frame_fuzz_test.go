@@ -20,6 +20,9 @@ func FuzzServerFrames(f *testing.F) { // TEST-016, WRK-011, WRK-023
 	for _, seed := range []string{
 		`{"type":"task.started","ref":"1","data":{` + about + `,"lease_ms":1,"timeout_ms":18446744073709551615,"cancel_requested":true}}`,
 		`{"type":"task.started","ref":"1","data":{` + about + `,"lease_ms":1}}`,
+		// Spelled as ours, and no JSON behind the data: it is the frame that is wrong.
+		`{"type":"task.started","ref":"1","data":{` + about + `,"lease_ms":1,"timeout_ms":1},"ref":"2"}`, `{"type":"task.started","ref":"99","data":{"a":}}`,
+		`{"type":"task.started","ref":"1","data":{` + about + `,"lease_ms":1,"timeout_ms":1}`, `{"type":"task.returned","ref":"99","data":{"a":1,"a":2}}`,
 		`{"type":"task.resumed","ref":"2","data":{` + about + `,"status":"keep","running":true,"lease_ms":1,"timeout_ms":1}}`,
 		`{"type":"task.resumed","ref":"2","data":{` + about + `,"status":"gone"}}`,
 		`{"type":"task.renewed","ref":"3","data":{` + about + `,"lease_ms":0}}`,

@@ -33,6 +33,26 @@ func (a *attempt) keep(ctx context.Context) {
 	}
 }
 
+// keepLater begins to keep the lease once that is due: most attempts have ended before. What
+// it returns ends the keeping.
+func (a *attempt) keepLater(ctx context.Context) (stop func()) {
+	keeping, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	a.set(func() {
+		a.keeper = time.AfterFunc(time.Until(a.lease.due), func() {
+			defer close(ended)
+			a.keep(keeping)
+		})
+	})
+	return func() {
+		began := false
+		a.set(func() { began, a.keeper = !a.keeper.Stop(), nil })
+		if cancel(); began {
+			<-ended
+		}
+	}
+}
+
 // nextRenewal returns when the next renewal is due. It reports false if there is
 // none: the right is lost, or the attempt's end is reached.
 func (a *attempt) nextRenewal() (time.Time, bool) {
@@ -107,6 +127,9 @@ func (a *attempt) follow(g Grant) {
 	a.set(func() {
 		if a.handling && !a.lost {
 			a.alarm.Reset(a.lease.left(time.Now()))
+		}
+		if a.keeper != nil && a.keeper.Stop() { // it has not begun
+			a.keeper.Reset(time.Until(a.lease.due))
 		}
 	})
 	if g.CancelRequested {

@@ -144,6 +144,9 @@ func FuzzMessages(f *testing.F) { // TEST-015, API-002, REF-WRK-002
 		`{"type":"task.start","id":"1","data":{"attempt_id":"` + strings.Repeat("a", 32) + `","epoch":1}}`,
 		`{"type":"task.finish","id":"1","data":{"attempt_id":"` + strings.Repeat("a", 32) + `","epoch":1,"receipt":"r","outcome":"SUCCEEDED","result":{"a":[1,"\u0000"]}}}`,
 		`{"type":"task.renew","id":"1","data":{"attempt_id":"` + strings.Repeat("a", 32) + `","epoch":1,"progress":"x"}}`,
+		// Spelled as ours, and no JSON behind the data: it is the frame that is wrong.
+		`{"type":"task.start","id":"1","data":{"attempt_id":"` + strings.Repeat("a", 32) + `","epoch":1},"id":"2"}`,
+		`{"type":"task.start","id":"1","data":{"attempt_id":"` + strings.Repeat("a", 32) + `","epoch":1}`, `{"type":"credit","id":"1","data":null}`,
 		`{"type":"credit","id":"1","data":{"slots":7}}`, `{"type":"drain","id":"1"}`, `{"type":"credit","id":"1","data":{}}`,
 		`{"type":"hello","id":"1","data":{"process_id":"` + strings.Repeat("a", 32) + `","handlers":[{"name":"h","version":"v"}],"queues":["` + strings.Repeat("b", 32) +
 			`"],"capacity":3,"concurrency_keys":true,"held":[{"attempt_id":"` + strings.Repeat("c", 32) + `","epoch":9223372036854775807}]}}`,
