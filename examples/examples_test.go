@@ -19,6 +19,7 @@ import (
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/internal/freeport"
 )
 
 // lonely is the example that changes what all others share.
@@ -251,7 +252,7 @@ func TestExamplesSayWhatIsMissing(t *testing.T) {
 	if err := orbit.SaveCredentials(file, creds); err != nil {
 		t.Fatal(err)
 	}
-	nowhere := "http://" + freeAddress(t)
+	nowhere := "http://" + freeport.Address(t)
 	for _, name := range examples {
 		for says, env := range map[string][]string{
 			nowhere:                  {"ORBIT_URL=" + nowhere, "ORBIT_CREDENTIALS_FILE=" + file},

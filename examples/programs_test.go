@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/internal/freeport"
 )
 
 // binaries are the examples and Orbit's programs, built as a user would build them.
@@ -143,7 +143,7 @@ func install(t *testing.T, b binaries, engine string) *installation {
 	run("orbit-migrate", "up")
 	i.admin("bootstrap", "--application", "examples", "--namespace", "default", "--environment", "test",
 		"--queue", "initial", "--worker-access", "--output", i.credentials("full"))
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	i.url = "http://" + address
 	serve(t, b.command(context.Background(), append(database, "ORBIT_HTTP_ADDR="+address), "orbit"), i.url)
 	return i
@@ -179,14 +179,4 @@ func serve(t *testing.T, cmd *exec.Cmd, url string) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/internal/freeport"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/outbox"
@@ -345,7 +346,7 @@ func TestStatusShowsHowTheOutboxStands(t *testing.T) {
 
 func TestRunServesNudgesAndStopsCleanly(t *testing.T) {
 	s := newSite(t, dbtest.SQLite)
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan int, 1)
@@ -379,14 +380,4 @@ func TestRunServesNudgesAndStopsCleanly(t *testing.T) {
 	if code := <-ended; code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

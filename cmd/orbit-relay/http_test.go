@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/internal/freeport"
 	"github.com/orbitkit/orbit/outbox"
 )
 
@@ -72,7 +73,7 @@ func (s *site) operators(token string) (c caller, stop func()) {
 	if err := s.store.Hold(s.t.Context(), "", "", outbox.Act{Operator: "test", Reason: "look"}); err != nil {
 		s.t.Fatal(err)
 	}
-	address := freeAddress(s.t)
+	address := freeport.Address(s.t)
 	env := s.env()
 	env[envOperatorToken] = token
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -281,25 +282,20 @@ func TestAnAddressForOtherMachinesWantsTheTokenForAll(t *testing.T) {
 	s := newSite(t, dbtest.SQLite)
 	p := newPlan(t)
 	p.add("shop", s, s.db.Address, "")
-	listener, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	listener.Close()
+	address := freeport.Address(t)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte(operatorToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// The test itself stays on this machine: what is asked is who is let in.
-	p.listen = fmt.Sprintf("listen: {address: %q, allow_remote: true, token_file: %q}\n", "127.0.0.1:"+port, token)
+	p.listen = fmt.Sprintf("listen: {address: %q, allow_remote: true, token_file: %q}\n", address, token)
 	p.write()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var log output
 	ended := make(chan int, 1)
 	go func() { ended <- callTo(ctx, &log, "run", "--config", p.path) }()
-	url := "http://127.0.0.1:" + port
+	url := "http://" + address
 	eventually(t, "the relay is well", func() bool {
 		resp, err := http.Get(url + "/healthz")
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/internal/freeport"
 )
 
 // REL-021: on a listener of their own, without payload, key or token, with labels of few
@@ -17,7 +18,7 @@ import (
 func TestMetricsTellWhatTheRelayDoes(t *testing.T) {
 	s := newSite(t, dbtest.SQLite)
 	s.enqueue("subject-1", "subject-2")
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan int, 1)

@@ -17,6 +17,7 @@ import (
 	"github.com/orbitkit/orbit/cmd/orbit-relay/internal/config"
 	"github.com/orbitkit/orbit/internal/cli"
 	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/internal/freeport"
 	"github.com/orbitkit/orbit/outbox"
 )
 
@@ -26,7 +27,7 @@ func TestARelayWaitsForADatabaseThatIsAwayAtItsStart(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			s := newSite(t, engine)
 			seqs := s.enqueue("order")
-			env, address := s.env(), freeAddress(t)
+			env, address := s.env(), freeport.Address(t)
 			env[envDatabase] = strings.Replace(s.db.Address, serverOf(s.db.Address), address, 1)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

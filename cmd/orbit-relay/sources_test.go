@@ -17,6 +17,7 @@ import (
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/internal/freeport"
 	"github.com/orbitkit/orbit/outbox"
 	"github.com/orbitkit/orbit/server"
 )
@@ -193,7 +194,7 @@ func TestADatabaseThatHangsHoldsUpNoOther(t *testing.T) {
 	lost := newSite(t, dbtest.SQLite)
 	p.add("hangs", lost, "mysql:relay:sesame@tcp("+hole.listener.Addr().String()+")/shop", "")
 	p.add("refuses", lost, "mysql:relay:sesame@tcp(127.0.0.1:1)/shop", "")
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	p.listen = "listen: {address: " + address + "}\n"
 	p.write()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -18,6 +18,7 @@ import (
 
 	"github.com/orbitkit/orbit"
 	"github.com/orbitkit/orbit/internal/dbtest"
+	"github.com/orbitkit/orbit/internal/freeport"
 	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server"
 	"github.com/orbitkit/orbit/worker"
@@ -96,12 +97,7 @@ type killable struct {
 
 func startNode(t *testing.T, file, address, id string) *killable {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	ln.Close()
+	addr := freeport.Address(t)
 	n := &killable{Cmd: exec.Command(file, "--lease", "5s", "--node-id", id), addr: addr, log: &strings.Builder{}}
 	n.Env = append(os.Environ(), "ORBIT_MYSQL_DSN=", "ORBIT_DATABASE="+address, "ORBIT_HTTP_ADDR="+addr)
 	n.Stderr = n

@@ -54,6 +54,7 @@ var allowed = map[string][]string{
 	"internal/docstest":         {},
 	"internal/coverage":         {},
 	"internal/bubble":           {},
+	"internal/freeport":         {},
 	"internal/faults":           {},
 }
 

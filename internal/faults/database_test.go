@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/drivers"
+	"github.com/orbitkit/orbit/internal/freeport"
 	"github.com/orbitkit/orbit/migrations"
 )
 
@@ -68,20 +68,10 @@ func startDatabase(t *testing.T, engine string, clock bool) *database {
 		d.jump(0)
 	}
 	d.initialise()
-	d.port = freePort(t)
+	d.port = freeport.Port(t)
 	d.start()
 	t.Cleanup(d.kill)
 	return d
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
 }
 
 // initialise makes the data folder, and the command that serves it.

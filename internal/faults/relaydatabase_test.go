@@ -16,6 +16,7 @@ import (
 
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/drivers"
+	"github.com/orbitkit/orbit/internal/freeport"
 	"github.com/orbitkit/orbit/migrations"
 )
 
@@ -192,7 +193,7 @@ func (d *database) copy(flags ...string) *database {
 		d.Fatalf("copy the data folder: %v\n%s", err, text)
 	}
 	os.Remove(filepath.Join(dir, "s"))
-	c := &database{T: d.T, engine: d.engine, dir: dir, port: freePort(d.T), secret: d.secret}
+	c := &database{T: d.T, engine: d.engine, dir: dir, port: freeport.Port(d.T), secret: d.secret}
 	for _, word := range d.command {
 		c.command = append(c.command, strings.ReplaceAll(word, d.dir, dir))
 	}
