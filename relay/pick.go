@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/orbitkit/orbit/outbox"
@@ -157,7 +156,7 @@ func (r *reader) chooseOne(lane outbox.Lane, p *pipe, due []outbox.Due) []picked
 		end = due[len(due)-1].Cursor()
 	}
 	if p.gate.tryAny() {
-		rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+		p.gate.leastBlamed(due)
 	}
 	for _, d := range due {
 		switch {
