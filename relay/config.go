@@ -33,14 +33,14 @@ type Config struct {
 	// Name tells people who leads a shard, at most 128 bytes. Default host name and
 	// process id.
 	Name string
-	// Lease is how long a crashed leader keeps its shard. Default 10s.
+	// Lease is how long a crashed leader keeps its shard, at most 24h. Default 10s.
 	Lease time.Duration
 	// SendTimeout bounds one request, from dialling to the end of the answer. At most
 	// 0.6 of Lease: nothing is sent that may outlive the lease, and a lease is renewed
 	// when 0.3 of it has passed. Default 5s.
 	SendTimeout time.Duration
 	// StopTimeout bounds the end of Run after its context is canceled: requests under
-	// way and their settling. Default SendTimeout + 5s.
+	// way and their settling. At most 1h. Default SendTimeout + 5s.
 	StopTimeout time.Duration
 	// Senders is how many requests may be under way at once per shard and target, at
 	// most 64. Default 4.
@@ -52,15 +52,15 @@ type Config struct {
 	// Default 4 MiB.
 	BufferBytes int
 	// Poll is the longest time between looks for due rows while idle. It is the last
-	// resort: see Notify and Handler. Default 1s.
+	// resort: see Notify and Handler. At most 1h. Default 1s.
 	Poll time.Duration
 	// RetryFirst and RetryMost bound the exponential back-off, with full jitter, of a
-	// row with an unknown outcome. Defaults 1s and 5m.
+	// row with an unknown outcome, at most 24h. Defaults 1s and 5m.
 	RetryFirst, RetryMost time.Duration
 	// PauseFirst and PauseMost bound the back-off of a target: between probes while
-	// it is paused, and while it cannot be reached. Defaults 1s and 1m.
+	// it is paused, and while it cannot be reached, at most 24h. Defaults 1s and 1m.
 	PauseFirst, PauseMost time.Duration
-	// MaxRetryAfter is the longest wait that a server may ask for. Default 5m.
+	// MaxRetryAfter is the longest wait that a server may ask for, at most 24h. Default 5m.
 	MaxRetryAfter time.Duration
 	// Retain is how long DELIVERED rows are kept: the leader of shard 0 deletes older
 	// ones in small batches, with the answers in their journal. A row that is gone no
@@ -84,6 +84,8 @@ type Config struct {
 const (
 	minLease   = 100 * time.Millisecond
 	minRetain  = time.Minute
+	maxWait    = time.Hour // longer ones are mistakes: nothing would go on
+	longest    = 24 * time.Hour
 	maxSenders = 64
 	// One row of the largest size, with what a batch has around it, always fits.
 	minBuffer = orbit.MaxBodyBytes
@@ -132,18 +134,18 @@ func (c Config) Validate() error {
 		}
 	}
 	check(len(c.Name) <= outbox.MaxLeader, "Name has %d bytes, at most %d", len(c.Name), outbox.MaxLeader)
-	check(c.Lease >= minLease, "Lease %v must be at least %v", c.Lease, minLease)
+	check(c.Lease >= minLease && c.Lease <= longest, "Lease %v must be %v to %v", c.Lease, minLease, longest)
 	check(c.SendTimeout > 0 && c.SendTimeout <= c.Lease*6/10,
 		"SendTimeout %v must be more than zero and at most 0.6 of Lease %v", c.SendTimeout, c.Lease)
-	check(c.StopTimeout >= c.SendTimeout, "StopTimeout %v must be at least SendTimeout %v", c.StopTimeout, c.SendTimeout)
+	check(c.StopTimeout >= c.SendTimeout && c.StopTimeout <= maxWait, "StopTimeout %v must be at least SendTimeout %v and at most %v", c.StopTimeout, c.SendTimeout, maxWait)
 	check(c.Senders >= 1 && c.Senders <= maxSenders, "Senders %d must be 1 to %d", c.Senders, maxSenders)
 	check(c.BatchRows >= 1 && c.BatchRows <= orbit.MaxBatchItems, "BatchRows %d must be 1 to %d", c.BatchRows, orbit.MaxBatchItems)
 	check(c.BufferBytes >= minBuffer && c.BufferBytes <= 1<<30, "BufferBytes %d must be %d to %d", c.BufferBytes, minBuffer, 1<<30)
-	check(c.Poll >= minPoll, "Poll %v must be at least %v", c.Poll, minPoll)
-	check(c.RetryFirst > 0 && c.RetryFirst <= c.RetryMost, "RetryFirst %v must be more than zero and at most RetryMost %v", c.RetryFirst, c.RetryMost)
-	check(c.PauseFirst > 0 && c.PauseFirst <= c.PauseMost, "PauseFirst %v must be more than zero and at most PauseMost %v", c.PauseFirst, c.PauseMost)
+	check(c.Poll >= minPoll && c.Poll <= maxWait, "Poll %v must be %v to %v", c.Poll, minPoll, maxWait)
+	check(c.RetryFirst > 0 && c.RetryFirst <= c.RetryMost && c.RetryMost <= longest, "RetryFirst %v must be more than zero and at most RetryMost %v, that at most %v", c.RetryFirst, c.RetryMost, longest)
+	check(c.PauseFirst > 0 && c.PauseFirst <= c.PauseMost && c.PauseMost <= longest, "PauseFirst %v must be more than zero and at most PauseMost %v, that at most %v", c.PauseFirst, c.PauseMost, longest)
 	check(c.Retain < 0 || c.Retain >= minRetain, "Retain %v must be at least %v, or negative to keep delivered rows", c.Retain, minRetain)
-	check(c.MaxRetryAfter > 0, "MaxRetryAfter %v must be more than zero", c.MaxRetryAfter)
+	check(c.MaxRetryAfter > 0 && c.MaxRetryAfter <= longest, "MaxRetryAfter %v must be more than zero and at most %v", c.MaxRetryAfter, longest)
 	return errors.Join(bad...)
 }
 

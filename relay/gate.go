@@ -1,13 +1,17 @@
 package relay
 
 import (
+	"cmp"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/orbitkit/orbit"
+	"github.com/orbitkit/orbit/outbox"
 )
 
 // A gateState says how many rows a gate lets through.
@@ -39,6 +43,7 @@ type gate struct {
 	until     time.Time // held: when it ends; paused: next probe
 	trialEnds time.Time // a row is on trial, until then at the latest
 	failed    bool      // the last trial has shown nothing
+	trials    int       // that showed nothing since the gate was closed
 	openedAt  time.Time
 	backOff   *backoff.ExponentialBackOff
 	delay     time.Duration // of the last closing
@@ -46,7 +51,7 @@ type gate struct {
 	strangers map[int64]struct{}  // rows in succession with a 4xx of somebody else
 	shunned   map[int64]time.Time // rows that closed the gate, alone in their request: until when others go first
 	suspects  map[int64]struct{}  // rows of batches that closed the gate: sent alone the next time
-	inVain    map[int64]uint64    // rows that were sent without an answer: how many there had been when it was last so
+	inVain    map[int64]vain      // rows that were sent without an answer
 
 	forbidden bool // closed because all queues were refused
 
@@ -70,7 +75,7 @@ func newGate(t Target, cfg Config, changed func()) *gate {
 		strangers: map[int64]struct{}{},
 		shunned:   map[int64]time.Time{},
 		suspects:  map[int64]struct{}{},
-		inVain:    map[int64]uint64{},
+		inVain:    map[int64]vain{},
 		maxRows:   cfg.BatchRows,
 		maxBytes:  orbit.MaxBodyBytes,
 	}
@@ -202,8 +207,8 @@ func (g *gate) holdLocked(t ticket, asked time.Duration, why string) {
 }
 
 // unreachable closes the gate after a request without a usable answer, unless others
-// were answered meanwhile, or since its rows were last sent in vain: then it may have been
-// the rows (REL-019). A server that asks to be left alone is.
+// were answered meanwhile, or since its rows were last sent in vain, or other rows have yet to
+// be tried: then it may have been the rows (REL-019). A server that asks to be left alone is.
 func (g *gate) unreachable(t ticket, asked time.Duration, why string, rows ...*entry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -212,7 +217,7 @@ func (g *gate) unreachable(t ticket, asked time.Duration, why string, rows ...*e
 		return
 	}
 	g.failed = g.state == gateTrial
-	if g.answers > t.answers || blamed && asked == 0 {
+	if g.answers > t.answers || asked == 0 && (blamed || g.tryOnLocked()) {
 		g.trialEnds = time.Time{} // another row may try
 		g.changed()
 		return
@@ -221,17 +226,49 @@ func (g *gate) unreachable(t ticket, asked time.Duration, why string, rows ...*e
 	g.log.Warn("target cannot be reached", "probe_in", g.delay, "err", why)
 }
 
-// blamedLocked notes that rows were sent in vain, and reports whether each of them was so
-// before, and others have been answered since.
-func (g *gate) blamedLocked(rows []*entry) bool {
+// tryOnLocked reports whether another row is to be tried after one that has shown nothing: a
+// server that has answered the probe may be well, and the rows be the reason (REL-019). One that
+// is slow is left alone.
+func (g *gate) tryOnLocked() bool {
+	const most = 16
+	g.trials++
+	quick := time.Until(g.trialEnds) > g.cfg.Lease-g.cfg.SendTimeout/2
+	return g.failed && quick && g.trials < most
+}
+
+// noteVainLocked notes that a row was sent in vain, and returns what there was of it before.
+func (g *gate) noteVainLocked(seq int64) vain {
 	if len(g.inVain) > maxSuspects {
 		clear(g.inVain)
 	}
+	before := g.inVain[seq]
+	g.inVain[seq] = vain{answers: g.answers, times: before.times + 1}
+	return before
+}
+
+// A vain counts how often a row was sent without an answer, and how many other answers there
+// had been the last time.
+type vain struct {
+	answers uint64
+	times   int
+}
+
+// leastBlamed puts rows that may be on trial in the order in which they are to be: those first
+// that were least often sent in vain, and of these any (REL-019).
+func (g *gate) leastBlamed(rows []outbox.Ready) {
+	rand.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	slices.SortStableFunc(rows, func(a, b outbox.Ready) int { return cmp.Compare(g.inVain[a.Seq].times, g.inVain[b.Seq].times) })
+}
+
+// blamedLocked notes that rows were sent in vain, and reports whether each of them was so
+// before, and others have been answered since.
+func (g *gate) blamedLocked(rows []*entry) bool {
 	all := len(rows) > 0
 	for _, e := range rows {
-		before, known := g.inVain[e.row.Seq]
-		all = all && known && before < g.answers
-		g.inVain[e.row.Seq] = g.answers
+		before := g.noteVainLocked(e.row.Seq)
+		all = all && before.times > 0 && before.answers < g.answers
 	}
 	return all
 }
@@ -292,9 +329,27 @@ func (g *gate) stranger(t ticket, seq int64, why string) {
 	g.trialEnds = time.Time{}
 	defer g.changed() // another row may try
 	g.strangers[seq] = struct{}{}
+	g.noteVainLocked(seq)
+	g.failed = g.state == gateTrial
 	if t.round == g.round && len(g.strangers) >= tooMany {
 		clear(g.strangers)
+		g.excuseLocked()
 		g.wrongLocked(why)
+	}
+}
+
+// excuse is called before an open gate closes for a 4xx that Orbit does not stand behind: it has
+// answered since the gate was closed last, so that it may be the rows, and good ones should
+// not wait long for them (REL-019).
+func (g *gate) excuse() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.excuseLocked()
+}
+
+func (g *gate) excuseLocked() {
+	if g.state == gateOpen {
+		g.backOff.Reset()
 	}
 }
 
@@ -305,7 +360,7 @@ func (g *gate) closeLocked(to gateState, asked time.Duration, why string) {
 		g.backOff.Reset()
 	}
 	g.delay = max(g.backOff.NextBackOff(), asked)
-	g.state, g.until, g.trialEnds = to, time.Now().Add(g.delay), time.Time{}
+	g.state, g.until, g.trialEnds, g.trials = to, time.Now().Add(g.delay), time.Time{}, 0
 	g.round++
 	g.lastError, g.errorAt = why, time.Now()
 	select {

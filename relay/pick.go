@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/orbitkit/orbit/outbox"
@@ -178,7 +177,7 @@ func (r *reader) chooseOne(lane outbox.Lane, p *pipe, ready []outbox.Ready, ende
 		end = ready[len(ready)-1].Cursor()
 	}
 	if p.gate.tryAny() {
-		rand.Shuffle(len(ready), func(i, j int) { ready[i], ready[j] = ready[j], ready[i] })
+		p.gate.leastBlamed(ready)
 	}
 	for _, d := range ready {
 		switch {

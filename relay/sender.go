@@ -221,10 +221,12 @@ func (s *shipment) judgeBatch(ctx context.Context, b orbit.BatchAnswer) {
 		g.throttled(s.ticket, wait, why)
 		l.giveBackAfter(whole, s.rows...)
 	case batchWrong:
-		g.wrong(s.ticket, why, s.rows...)
 		if orbits || b.Status < 400 || b.Status == 401 { // which say nothing about a row alone either
+			g.wrong(s.ticket, why, s.rows...)
 			l.giveBackAfter(whole, s.rows...)
 		} else {
+			g.excuse()
+			g.wrong(s.ticket, why, s.rows...)
 			s.postponeAll(whole, wait)
 		}
 	case batchUnknown:

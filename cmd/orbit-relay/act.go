@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -55,10 +56,12 @@ func checkAct(a outbox.Act) error {
 
 // flagged puts what is wrong with a field in the words of its flag.
 func flagged(err error) error {
-	if invalid, ok := err.(*orbit.InvalidArgumentError); ok {
-		return cli.Usage(fmt.Errorf("--%s: %s", strings.ReplaceAll(invalid.Field, "_", "-"), invalid.Rule))
+	var invalid *orbit.InvalidArgumentError
+	if !errors.As(err, &invalid) {
+		return err
 	}
-	return err
+	name := strings.ReplaceAll(strings.TrimSuffix(invalid.Field, "_id"), "_", "-") // queue_id is --queue
+	return cli.Usage(fmt.Errorf("--%s: %s", name, invalid.Rule))
 }
 
 // did is what an act has done, in the form that --json prints.

@@ -209,6 +209,14 @@ func TestAMistakeGivesOneClearLineAndExitCode2(t *testing.T) {
 		{"unknown command", full, []string{"go"}, `"go"`},
 		{"unknown flag", full, []string{"run", "--fast"}, "--fast"},
 		{"malformed flag", full, []string{"run", "--lease", "soon"}, "--lease"},
+		{"malformed number", full, []string{"run", "--senders", "x"}, `--senders "x": must be a whole number`},
+		{"malformed age", full, []string{"run", "--retain", "x"}, "--retain: "},
+		{"poll too long", full, []string{"run", "--poll", "100h"}, "--poll 100h0m0s must be 20ms to 1h0m0s"},
+		{"lease too short", full, []string{"once", "--lease", "1ms"}, "--lease 1ms must be"},
+		{"stray queue", full, []string{"requeue", "1", "--queue", "q", "--operator", "me", "--reason", "r"}, "--queue goes with --all"},
+		{"stray queue of a hold", full, []string{"hold", "--all", "--queue", "q", "--operator", "me", "--reason", "r"}, "--queue goes with --target"},
+		{"malformed queue", full, []string{"hold", "--target", "t", "--queue", "q", "--operator", "me", "--reason", "r"}, "--queue: must be 32"},
+		{"queue without target", full, []string{"list", "--queue", "q"}, "--target: is required with a queue"},
 		{"argument", full, []string{"once", "now"}, `"now"`},
 		{"no database", with(envDatabase, ""), []string{"run"}, envDSN},
 		{"both databases", with(envDSN, "root:sesame@tcp(127.0.0.1:1)/x"), []string{"status"}, "both set"},
@@ -223,11 +231,11 @@ func TestAMistakeGivesOneClearLineAndExitCode2(t *testing.T) {
 		{"no token", with(envToken, ""), []string{"once"}, envCredentials},
 		{"token and file", with(envCredentials, "/x"), []string{"once"}, "both set"},
 		{"no such file", map[string]string{envDatabase: good, envCredentials: "/none/such.json"}, []string{"once"}, "/none/such.json"},
-		{"timeout beyond the lease", full, []string{"run", "--lease", "1s", "--send-timeout", "2s"}, "SendTimeout"},
+		{"timeout beyond the lease", full, []string{"run", "--lease", "1s", "--send-timeout", "2s"}, "--send-timeout 2s must be more than zero and at most 0.6 of --lease 1s"},
 		{"negative retain", full, []string{"run", "--retain", "-2s"}, "--retain must be"},
-		{"bad target", full, []string{"run", "--target", "a b"}, "target"},
-		{"bad namespace", full, []string{"run", "--namespace", "x"}, "NamespaceID"},
-		{"several mistakes", full, []string{"run", "--senders", "99", "--batch-rows", "101"}, "Senders"},
+		{"bad target", full, []string{"run", "--target", "a b"}, `--target "a b": `},
+		{"bad namespace", full, []string{"run", "--namespace", "x"}, "--namespace must be 32"},
+		{"several mistakes", full, []string{"run", "--senders", "99", "--batch-rows", "101"}, "--senders 99 must be 1 to 64; --batch-rows 101"},
 		{"address others can reach", full, []string{"run", "--nudge-address", "0.0.0.0:0"}, "loopback"},
 		{"address without port", full, []string{"run", "--nudge-address", "127.0.0.1"}, "host:port"},
 		{"address in use", full, []string{"run", "--nudge-address", occupied.Addr().String()}, "in use"},
@@ -240,6 +248,11 @@ func TestAMistakeGivesOneClearLineAndExitCode2(t *testing.T) {
 			}
 			if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "orbit-relay: ") || !strings.Contains(text, test.want) {
 				t.Errorf("error is %q, want one line with %q", text, test.want)
+			}
+			for _, word := range []string{"strconv", "relay: ", "SendTimeout", "NamespaceID"} {
+				if strings.Contains(strings.TrimPrefix(text, "orbit-relay: "), word) {
+					t.Errorf("error has the word %q of the program: %q", word, text)
+				}
 			}
 			if strings.Contains(text, "sesame") {
 				t.Errorf("error shows a secret: %q", text)

@@ -51,6 +51,9 @@ func holdCommand(env environment, do holdAct, short, long string) *cobra.Command
 			if all == (s.target != "") {
 				return cli.Usage(errors.New("name a --target, or --all"))
 			}
+			if all && s.queue != "" {
+				return cli.Usage(errors.New("--queue goes with --target"))
+			}
 			if err := a.check(); err != nil {
 				return err
 			}
@@ -61,7 +64,7 @@ func holdCommand(env environment, do holdAct, short, long string) *cobra.Command
 			defer db.Close()
 			d, err := do.perform(cmd.Context(), store, s, a.act)
 			if err != nil {
-				return err
+				return flagged(err)
 			}
 			return a.report(d, fmt.Sprintf("%s: %s", do.name, describeScope(s.target, s.queue)))
 		},

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,7 @@ func (s *supervisor) handler(closed bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	open := func(pattern string, h http.HandlerFunc) {
+		h = withoutParameters(h)
 		if closed {
 			h = s.forOperators(h)
 		}
@@ -75,6 +77,17 @@ func (s *supervisor) handler(closed bool) http.Handler {
 	open("GET /status", func(w http.ResponseWriter, _ *http.Request) { respond(w, s.standing()) })
 	s.addOperations(mux)
 	return mux
+}
+
+// withoutParameters refuses a query: whoever sends one expects something of it.
+func withoutParameters(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := parameters(r, nil); err != nil {
+			refuse(w, problemOf(r, nil, err))
+			return
+		}
+		h(w, r)
+	}
 }
 
 func (r *sourceRun) nudge() {
@@ -114,13 +127,16 @@ func (s *supervisor) standing() any {
 	return map[string][]standing{"sources": all}
 }
 
-// forOperators lets only those in who have the token.
+// forOperators lets only those in who have the token. Who fails again and again is held back.
 func (s *supervisor) forOperators(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case s.token.digest.Load() == nil:
 			refuse(w, problem{Status: http.StatusNotFound, Detail: "the interface of operators is off: the relay has no token for it"})
 		case !s.token.admits(r):
+			if wait := s.guesses.HoldBack(r.Context(), r.RemoteAddr); wait > 0 {
+				w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())))
+			}
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, problem{Status: http.StatusUnauthorized, Detail: "the token of operators is missing or wrong"})
 		default:
@@ -135,7 +151,7 @@ type operation func(ctx context.Context, store *outbox.Store, r *http.Request) (
 
 // addOperations serves the commands of operators.
 func (s *supervisor) addOperations(mux *http.ServeMux) {
-	mux.HandleFunc("GET /v1/sources", s.forOperators(func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /v1/sources", s.forOperators(withoutParameters(func(w http.ResponseWriter, _ *http.Request) {
 		all := []standing{}
 		for _, r := range s.sources() {
 			_, forward, why := r.opened()
@@ -146,7 +162,7 @@ func (s *supervisor) addOperations(mux *http.ServeMux) {
 			all = append(all, one)
 		}
 		respond(w, map[string][]standing{"sources": all})
-	}))
+	})))
 	for path, op := range map[string]operation{
 		"GET rows": httpList, "GET rows/{row}": httpShow, "GET status": httpStatus, "GET verify": httpVerify, "GET doctor": httpDoctor,
 		"POST requeue": httpRequeue, "POST discard": httpDiscard, "POST hold": httpHold(holdScope), "POST release": httpHold(releaseScope),

@@ -6,14 +6,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/orbitkit/orbit/internal/bubble"
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/freeport"
 	"github.com/orbitkit/orbit/outbox"
@@ -373,4 +376,49 @@ func (s *site) shards() []outbox.LeaderOfShard {
 		s.t.Fatal(err)
 	}
 	return st.Leaders
+}
+
+// Failures to authenticate are held back, one address at a time; who has the token never is.
+func TestGuessersOfTheOperatorsTokenAreHeldBack(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		s := newSupervisor(slog.New(slog.DiscardHandler), true, nil)
+		s.token.set(operatorToken)
+		handler := s.handler(true)
+		ask := func(address, token string) (status int, retryAfter string, took time.Duration) {
+			r := httptest.NewRequest(http.MethodGet, "/v1/sources", nil)
+			r.RemoteAddr = address
+			r.Header.Set("Authorization", "Bearer "+token)
+			w, began := httptest.NewRecorder(), time.Now()
+			handler.ServeHTTP(w, r)
+			return w.Code, w.Header().Get("Retry-After"), time.Since(began)
+		}
+		for i := range 25 {
+			status, retryAfter, took := ask(fmt.Sprintf("192.0.2.1:%d", 1000+i), "guess")
+			if held := i >= 20; status != 401 || held != (retryAfter == "1") || held != (took == time.Second) {
+				t.Errorf("guess %d: %d, Retry-After %q after %v", i, status, retryAfter, took)
+			}
+		}
+		for address, token := range map[string]string{"192.0.2.1:1": operatorToken, "192.0.2.2:1": "guess"} {
+			if status, _, took := ask(address, token); (status == 200) != (token == operatorToken) || took != 0 {
+				t.Errorf("%s with %s: %d after %v, want it not to be held back", address, token, status, took)
+			}
+		}
+	})
+}
+
+// A query that nobody reads is refused by the name of its parameter.
+func TestUnknownParametersAreRefused(t *testing.T) {
+	s := newSupervisor(slog.New(slog.DiscardHandler), true, nil)
+	s.token.set(operatorToken)
+	for _, call := range []string{"GET /v1/sources?x=1", "GET /status?x=1", "POST /nudge?x=1"} {
+		method, path, _ := strings.Cut(call, " ")
+		r := httptest.NewRequest(method, path, nil)
+		r.Header.Set("Authorization", "Bearer "+operatorToken)
+		w := httptest.NewRecorder()
+		s.handler(false).ServeHTTP(w, r)
+		var p problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 400 || p.Field != "x" || p.Rule != "is unknown" {
+			t.Errorf("%s = %d %s, want 400 that names x", call, w.Code, w.Body)
+		}
+	}
 }

@@ -65,7 +65,7 @@ func (l *lister) run(ctx context.Context) error {
 	defer db.Close()
 	list, err := l.what.read(ctx, store)
 	if err != nil {
-		return err
+		return flagged(err)
 	}
 	return l.out.Print(list, func(w io.Writer) { list.print(w) })
 }

@@ -198,7 +198,7 @@ func TestCheckTellsEveryMistakeAtOnce(t *testing.T) {
 	if code != cli.ExitUsage || out != "" || strings.Contains(text, "sesame") || strings.Count(text, "\n") != 1 {
 		t.Errorf("check = %d %q %q", code, out, text)
 	}
-	for _, want := range []string{envDSN, "https", "Senders", "BatchRows", "loopback"} {
+	for _, want := range []string{envDSN, "https", "--senders", "--batch-rows", "loopback"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("check lacks %q: %q", want, text)
 		}

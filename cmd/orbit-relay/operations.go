@@ -132,6 +132,8 @@ func (b *rowsBody) perform(ctx context.Context, store *outbox.Store, a rowsAct) 
 		return nil, &orbit.InvalidArgumentError{Field: "rows", Rule: "must name rows, or all and target be given instead"}
 	case b.All != (b.Target != ""):
 		return nil, &orbit.InvalidArgumentError{Field: "target", Rule: "goes with all, and all with it"}
+	case b.QueueID != "" && !b.All:
+		return nil, &orbit.InvalidArgumentError{Field: "queue_id", Rule: "goes with all and target"}
 	case len(b.Rows) > outbox.MaxRows:
 		return nil, &orbit.InvalidArgumentError{Field: "rows", Rule: "must name at most 1000 rows"}
 	}
@@ -167,6 +169,9 @@ func httpHold(h holdAct) operation {
 		}
 		if b.All == (b.Target != "") {
 			return nil, &orbit.InvalidArgumentError{Field: "target", Rule: "must name a target, or all be true"}
+		}
+		if b.All && b.QueueID != "" {
+			return nil, &orbit.InvalidArgumentError{Field: "queue_id", Rule: "goes with a target"}
 		}
 		act, err := (actBody{b.Operator, b.Reason, b.DryRun}).act()
 		if err != nil {

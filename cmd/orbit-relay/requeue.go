@@ -102,6 +102,8 @@ func (a *rowActor) run(ctx context.Context, args []string) error {
 		return cli.Usage(fmt.Errorf("%s needs numbers of rows, or --all and --target", a.name))
 	case a.all != (a.scope.target != ""):
 		return cli.Usage(errors.New("--all and --target go together"))
+	case a.scope.queue != "" && !a.all:
+		return cli.Usage(errors.New("--queue goes with --all and --target"))
 	}
 	var err error
 	if a.rows, err = parseSeqs(args); err != nil {
@@ -118,7 +120,7 @@ func (a *rowActor) run(ctx context.Context, args []string) error {
 	a.rowsAct.act = a.actor.act
 	d, err := a.perform(ctx, store)
 	if err != nil && d.Count == 0 {
-		return err
+		return flagged(err)
 	}
 	return errors.Join(a.report(d, fmt.Sprintf("%s: %d rows", a.name, d.Count)), err)
 }

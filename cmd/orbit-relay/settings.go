@@ -116,10 +116,13 @@ func (s *settings) readFlags(env environment) (cfg config.Config, mistakes []err
 	target, err := s.readTarget(env)
 	if err == nil {
 		_, err = target.Open()
+		err = inFlags(err)
 	}
 	note(err)
 	source.Targets = []config.Target{target}
-	note(s.cfg.Validate())
+	for _, rule := range config.RelayRules(s.cfg, "--", "-") {
+		note(errors.New(rule))
+	}
 	if s.cfg.Retain < 0 && s.cfg.Retain != config.Forever {
 		note(errors.New("--" + config.RetainRule))
 	}
@@ -131,6 +134,14 @@ func (s *settings) readFlags(env environment) (cfg config.Config, mistakes []err
 		note(fmt.Errorf("%s: %s", name, b.Rule))
 	}
 	return config.Config{Listen: listen, Sources: []config.Source{source}}, mistakes
+}
+
+// inFlags puts what is wrong with a target in the words of flags.
+func inFlags(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.NewReplacer("relay: target", "--target", "NamespaceID", "--namespace").Replace(err.Error()))
 }
 
 func (s *settings) readTarget(env environment) (config.Target, error) {

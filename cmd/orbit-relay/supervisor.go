@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/orbitkit/orbit/cmd/orbit-relay/internal/config"
+	"github.com/orbitkit/orbit/internal/throttle"
 )
 
 // A supervisor keeps a relay running for each source. Each has connections, clients and
@@ -24,6 +25,7 @@ type supervisor struct {
 	metrics *exposition // nil without metrics
 	spans   trace.TracerProvider
 	token   tokenHolder // of operators
+	guesses *throttle.Failures
 
 	mu      sync.Mutex
 	running map[string]*sourceRun
@@ -33,7 +35,7 @@ type supervisor struct {
 }
 
 func newSupervisor(log *slog.Logger, single bool, spans trace.TracerProvider) *supervisor {
-	return &supervisor{log: log, single: single, spans: spans, running: map[string]*sourceRun{}, ending: map[string]*sourceRun{}}
+	return &supervisor{log: log, single: single, spans: spans, guesses: throttle.New(), running: map[string]*sourceRun{}, ending: map[string]*sourceRun{}}
 }
 
 // run serves cfg until ctx ends, and what load returns after each reload that has no

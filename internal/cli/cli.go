@@ -96,7 +96,7 @@ func (p Program) prepare(root *cobra.Command) {
 	root.SetVersionTemplate(root.Name() + " {{.Version}}\n")
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(flagError(err)) })
 	complete(root)
 	notes := "\n" + exitCodes
 	if p.Variables != "" {

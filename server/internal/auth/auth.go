@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
+	"github.com/orbitkit/orbit/internal/throttle"
 )
 
 // An Error refuses a request for want of a valid credential (ERR-002). Any other
@@ -45,12 +46,12 @@ type Authenticator struct {
 	db               *sqldb.DB
 	selectCredential string
 	credentials      *shared[sqldb.ID, credential]
-	failures         *failures
+	failures         *throttle.Failures
 }
 
 // New returns an authenticator that reads db.
 func New(db *sqldb.DB) *Authenticator {
-	a := &Authenticator{db: db, failures: newFailures(), selectCredential: fmt.Sprintf(selectCredential, db.Dialect().Clock)}
+	a := &Authenticator{db: db, failures: throttle.New(), selectCredential: fmt.Sprintf(selectCredential, db.Dialect().Clock)}
 	a.credentials = newShared(a.lookUp)
 	return a
 }
@@ -61,9 +62,10 @@ func New(db *sqldb.DB) *Authenticator {
 func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (Principal, error) {
 	p, err := a.identify(ctx, r)
 	var refused *Error
-	if errors.As(err, &refused) && a.failures.tooMany(r.RemoteAddr) {
-		a.failures.delay(ctx)
-		return p, &Error{Reason: refused.Reason, RetryAfter: failureDelay}
+	if errors.As(err, &refused) {
+		if wait := a.failures.HoldBack(ctx, r.RemoteAddr); wait > 0 {
+			return p, &Error{Reason: refused.Reason, RetryAfter: wait}
+		}
 	}
 	return p, err
 }

@@ -120,7 +120,8 @@ func (f *file) readTargets(n *yaml.Node, path string) {
 			return
 		}
 		if _, err := t.Open(); err != nil {
-			f.at(path, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "relay: "), "orbit: "))
+			rule := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "relay: "), "orbit: ")
+			f.at(path, strings.ReplaceAll(rule, "NamespaceID", "namespace"))
 		}
 	})
 }
@@ -177,16 +178,24 @@ func (f *file) checkRelay(path string, c relay.Config) {
 	if c.Retain < 0 && c.Retain != Forever {
 		f.at(path+".relay", RetainRule)
 	}
-	err := c.Validate()
-	if err == nil {
-		return
-	}
-	for _, rule := range strings.Split(err.Error(), "\n") {
-		rule = goName.ReplaceAllStringFunc(strings.TrimPrefix(rule, "relay: "), func(name string) string {
-			return strings.ToLower(inside.ReplaceAllString(name, "${1}_${2}"))
-		})
+	for _, rule := range RelayRules(c, "", "_") {
 		f.at(path+".relay", rule)
 	}
+}
+
+// RelayRules returns the rules that c breaks, in the words of a file or of flags: SendTimeout
+// becomes send_timeout or --send-timeout.
+func RelayRules(c relay.Config, before, between string) (rules []string) {
+	err := c.Validate()
+	if err == nil {
+		return nil
+	}
+	for _, rule := range strings.Split(err.Error(), "\n") {
+		rules = append(rules, goName.ReplaceAllStringFunc(strings.TrimPrefix(rule, "relay: "), func(name string) string {
+			return before + strings.ToLower(inside.ReplaceAllString(name, "${1}"+between+"${2}"))
+		}))
+	}
+	return rules
 }
 
 var (
