@@ -55,7 +55,7 @@ func TestTokensAreRaised(t *testing.T) { // TOK-018
 		w.refuse(2, "--min or --by", "tokens raise --reason r --min 1 --by 1")
 		w.refuse(2, "at least 1", "tokens raise --reason r --min 0")
 		w.refuse(2, "at most 18446744073709551613", "tokens raise --reason r --min 18446744073709551614")
-		w.refuse(2, "invalid", "tokens raise --reason r --min -1")
+		w.refuse(2, "must be a whole number from 0 to", "tokens raise --reason r --min -1")
 		w.refuse(2, "namespace", "tokens raise --reason r --min 1 --application a")
 		w.refuse(2, "does not exist", "tokens raise --reason r --min 1 --application a --namespace none")
 		w.refuse(2, "raise", "tokens")

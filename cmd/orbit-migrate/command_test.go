@@ -101,7 +101,7 @@ func TestBadInputIsOneClearLineAndExitCode2(t *testing.T) {
 		{"unknown flag", sqlite, []string{"up", "--force"}, "unknown flag: --force"},
 		{"argument too many", sqlite, []string{"up", "3"}, `unknown command or argument "3"`},
 		{"flag without value", sqlite, []string{"up", "--to"}, "flag needs an argument: --to"},
-		{"flag that is no number", sqlite, []string{"up", "--to", "x"}, `invalid argument "x" for "--to"`},
+		{"flag that is no number", sqlite, []string{"up", "--to", "x"}, `--to "x": must be a whole number`},
 		{"step zero", sqlite, []string{"up", "--to", "0"}, "--to 0: this release knows steps 1 to"},
 		{"step unknown", sqlite, []string{"up", "--to", "999"}, "--to 999: this release knows steps 1 to"},
 		{"set unknown", sqlite, []string{"up", "--set", "all"}, `--set: unknown set "all": want server, outbox or guard`},

@@ -7,10 +7,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
+const (
+	whole      = "must be a whole number"
+	wholeFrom0 = "must be a whole number from 0 to 18446744073709551615"
+)
+
 // rules are what may stand after flags of a type, in words for people. The errors of Go's
 // parsers name functions of Go.
 var rules = map[string]string{
-	"int": "must be a whole number", "int64": "must be a whole number", "uint": "must be a whole number", "uint64": "must be a whole number",
+	"int": whole, "int64": whole, "uint": wholeFrom0, "uint64": wholeFrom0,
 	"duration": "must be a duration such as 500ms, 10s or 2h", "bool": "must be true or false",
 }
 
