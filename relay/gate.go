@@ -289,7 +289,10 @@ func (g *gate) wrong(t ticket, why string, rows ...*entry) {
 		g.suspects[e.row.Seq] = struct{}{}
 	}
 	if len(rows) == 1 {
-		g.shunned[rows[0].row.Seq] = time.Now().Add(g.cfg.PauseMost)
+		seq := rows[0].row.Seq
+		g.shunned[seq] = time.Now().Add(g.cfg.PauseMost)
+		g.noteVainLocked(seq)
+		g.failed = g.state == gateTrial // it may be the row: others are tried next (REL-019)
 	}
 	g.wrongLocked(why)
 }

@@ -206,12 +206,15 @@ func TestAHundredPoisonRowsHoldUpNoGoodOnes(t *testing.T) { // REL-012, REL-019,
 	tests := map[string]struct {
 		reply reply // to every request with a poison row in it
 		mixed bool
+		queue string        // of the poison rows, if good ones are of another one
 		most  time.Duration // until the last good row is accepted
 	}{
-		"in front, no answer":     {reply{cut: true}, false, time.Minute},
-		"amid, no answer":         {reply{cut: true}, true, 3 * time.Minute},
-		"amid, a gateway's error": {reply{status: 502, raw: "bad gateway"}, true, 3 * time.Minute},
-		"amid, a filter's 403":    {reply{status: 403, raw: "<html>"}, true, 8 * time.Minute}, // three in succession pause the target
+		"in front, no answer":                {reply{cut: true}, false, "", time.Minute},
+		"amid, no answer":                    {reply{cut: true}, true, "", 3 * time.Minute},
+		"amid, a gateway's error":            {reply{status: 502, raw: "bad gateway"}, true, "", 3 * time.Minute},
+		"amid, a filter's 403":               {reply{status: 403, raw: "<html>"}, true, "", 8 * time.Minute}, // three in succession pause the target
+		"in one queue, a filter's 403":       {reply{status: 403, raw: "<html>"}, false, queueA, 8 * time.Minute},
+		"in the other queue, a filter's 403": {reply{status: 403, raw: "<html>"}, false, queueB, 8 * time.Minute},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +242,15 @@ func TestAHundredPoisonRowsHoldUpNoGoodOnes(t *testing.T) { // REL-012, REL-019,
 					rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 				}
 				for some := range slices.Chunk(keys, (bad+good)/3) { // poison in front is due first
-					b.enqueueKeys(some...)
+					var messages []outbox.Message
+					for _, key := range some {
+						m := message(key)
+						if (key[0] == 'p') == (test.queue == queueB) && test.queue != "" {
+							m.Request.QueueID = queueB
+						}
+						messages = append(messages, m)
+					}
+					b.enqueue(messages...)
 					time.Sleep(time.Millisecond)
 				}
 				began := time.Now()

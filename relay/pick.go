@@ -15,7 +15,8 @@ type picked struct {
 	gateTrial, laneTrial bool
 }
 
-// pick goes once round the lanes and reserves room for what fits.
+// pick goes once round the lanes and reserves room for what fits. Each round begins one lane
+// further: whose turn it is first gets the trial of a closed target (REL-019, REL-020).
 func (r *reader) pick(ctx context.Context) (all []picked, err error) {
 	var size int
 	for range r.lanes {
@@ -31,9 +32,10 @@ func (r *reader) pick(ctx context.Context) (all []picked, err error) {
 			size += p.Size
 		}
 		if len(all) >= readRows || size >= r.cfg.BufferBytes {
-			break // one Fetch takes no more
+			return all, nil // one Fetch takes no more
 		}
 	}
+	r.turn++
 	return all, nil
 }
 

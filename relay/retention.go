@@ -40,7 +40,7 @@ func (l *lead) purge(ctx context.Context) {
 		}
 		down.report(l.log, "purge delivered rows", err)
 		wait := time.Since(began)
-		if time.Since(caughtUp) < purgeHurry {
+		if rows > 0 && time.Since(caughtUp) < purgeHurry {
 			wait = max(wait, purgeRows*time.Second/purgeRate-wait)
 		}
 		switch {

@@ -247,6 +247,9 @@ func (s *shipment) postponeAll(whole orbit.Answer, wait time.Duration) {
 func (s *shipment) judgeItems(b orbit.BatchAnswer) {
 	g := s.pipe.gate
 	if allForbidden(s.rows, b.Items) {
+		for i := range s.rows {
+			s.trace.answered(i, targetWrong, b.Items[i])
+		}
 		g.forbid(s.ticket, "every row of several queues was refused: "+describe(b.Items[0]))
 		s.pipe.lead.giveBack(s.rows...)
 		return

@@ -147,6 +147,9 @@ func (c *Conn) drop(frame wire.Envelope) error {
 	if len(frame.Data) == 0 {
 		return nil
 	}
+	if string(frame.Data) == "null" {
+		return broken("frame: data: must not be null")
+	}
 	if err := strictjson.Check(frame.Data, -levelsOfData); err != nil {
 		return notStrict("frame", err)
 	}

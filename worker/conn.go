@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,7 +138,7 @@ func (c *Conn) register(ctx context.Context, held []Attempt) error {
 	if err := c.ws.WriteMessage(websocket.TextMessage, encodeFrame(wire.TypeHello, id, data)); err != nil {
 		return interrupted(ctx, fmt.Errorf("worker: send hello: %w", err))
 	}
-	var text bytes.Buffer
+	var text wire.Text // what is kept of it stays where it is
 	if err := c.receive(&text); err != nil {
 		return interrupted(ctx, err)
 	}

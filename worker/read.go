@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -80,9 +79,9 @@ func (c *Conn) read() {
 
 // next reads and handles one frame. An ending connection is only read to its end.
 func (c *Conn) next() error {
-	text := wire.BorrowText()
-	defer wire.ReturnText(text)
-	if err := c.receive(text); err != nil || c.Err() != nil {
+	var text wire.Text
+	defer text.Return()
+	if err := c.receive(&text); err != nil || c.Err() != nil {
 		return err
 	}
 	return c.take(text.Bytes())
@@ -138,7 +137,7 @@ func (c *Conn) answerPing(data string) error {
 }
 
 // receive reads one frame into text.
-func (c *Conn) receive(text *bytes.Buffer) error {
+func (c *Conn) receive(text *wire.Text) error {
 	kind, r, err := c.ws.NextReader()
 	if err == nil {
 		_, err = text.ReadFrom(r)

@@ -62,7 +62,7 @@ func (f *Failures) tooMany(address string) bool {
 	defer f.mu.Unlock()
 	now := time.Now()
 	b, _ := f.sources.Get(host)
-	b.level = max(0, b.level-now.Sub(b.at).Seconds()/forget.Seconds()) + 1
+	b.level = min(2*burst, max(0, b.level-now.Sub(b.at).Seconds()/forget.Seconds())+1)
 	b.at = now
 	f.sources.Add(host, b)
 	return b.level > burst

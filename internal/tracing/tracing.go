@@ -31,6 +31,8 @@ const (
 	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	envProtocol       = "OTEL_EXPORTER_OTLP_PROTOCOL"
 	envTracesProtocol = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+	envHeaders        = "OTEL_EXPORTER_OTLP_HEADERS"
+	envTracesHeaders  = "OTEL_EXPORTER_OTLP_TRACES_HEADERS"
 	envExporter       = "OTEL_TRACES_EXPORTER"
 	envDisabled       = "OTEL_SDK_DISABLED"
 )
@@ -95,7 +97,29 @@ func wanted(getenv func(string) string) (bool, error) {
 	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return false, fmt.Errorf("%s: must be a URL such as http://127.0.0.1:4318", name)
 	}
+	for _, name := range []string{envHeaders, envTracesHeaders} {
+		if !validHeaders(getenv(name)) {
+			return false, fmt.Errorf("%s: must be name=value, several with commas, values as in a URL", name)
+		}
+	}
 	return true, nil
+}
+
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+// validHeaders judges headers as the exporter will. It would print what it does not take,
+// which may be a secret, and go on without.
+func validHeaders(text string) bool {
+	if text == "" {
+		return true
+	}
+	for header := range strings.SplitSeq(text, ",") {
+		name, value, found := strings.Cut(header, "=")
+		if _, err := url.PathUnescape(value); !found || err != nil || !headerName.MatchString(strings.TrimSpace(name)) {
+			return false
+		}
+	}
+	return true
 }
 
 // resource says it in OpenTelemetry's words. The environment has the last word.

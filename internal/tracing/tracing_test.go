@@ -21,6 +21,9 @@ func TestWhetherThereAreTraces(t *testing.T) {
 		{map[string]string{envEndpoint: url, envProtocol: "grpc"}, false, envProtocol},
 		{map[string]string{envEndpoint: url, envProtocol: "grpc", envTracesProtocol: otlpProtocol}, true, ""},
 		{map[string]string{envEndpoint: "127.0.0.1:4318"}, false, envEndpoint},
+		{map[string]string{envEndpoint: url, envHeaders: "authorization=Bearer%20s3cret, x=y"}, true, ""},
+		{map[string]string{envEndpoint: url, envHeaders: "authorization:Bearer s3cret"}, false, envHeaders + ": must"},
+		{map[string]string{envEndpoint: url, envTracesHeaders: "authorization=Bearer%zzs3cret"}, false, envTracesHeaders + ": must"},
 		{map[string]string{envTracesEndpoint: "unix:///x", envEndpoint: url}, false, envTracesEndpoint},
 	} {
 		got, err := wanted(func(name string) string { return tt.env[name] })

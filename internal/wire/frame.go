@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"io"
 	"sync"
 )
 
@@ -76,14 +77,25 @@ const keepText = 32 << 10
 
 var texts = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// BorrowText returns an empty buffer to read one frame into. An idle connection holds none.
-func BorrowText() *bytes.Buffer { return texts.Get().(*bytes.Buffer) }
+// A Text is the text of one frame. Its memory is borrowed when the frame has come: a
+// connection that waits for one holds none.
+type Text struct{ memory *bytes.Buffer }
 
-// ReturnText takes a buffer back. Nothing may refer to what it holds any more.
-func ReturnText(b *bytes.Buffer) {
-	if b.Cap() > keepText {
+// ReadFrom reads the text of a frame to its end.
+func (t *Text) ReadFrom(r io.Reader) (int64, error) {
+	t.memory = texts.Get().(*bytes.Buffer)
+	return t.memory.ReadFrom(r)
+}
+
+// Bytes returns what was read.
+func (t *Text) Bytes() []byte { return t.memory.Bytes() }
+
+// Return gives the memory back. Nothing may refer to what it holds any more.
+func (t *Text) Return() {
+	if t.memory == nil || t.memory.Cap() > keepText {
 		return
 	}
-	b.Reset()
-	texts.Put(b)
+	t.memory.Reset()
+	texts.Put(t.memory)
+	t.memory = nil
 }

@@ -211,11 +211,16 @@ func (c *claim) openGates(ctx context.Context) error {
 	if !c.keyed() {
 		also, c.timed = c.sessionRows(), true
 	}
+	asked := time.Now()
 	gates, err := c.d.openGates(ctx, c.tx, settle.SortedIDs(queues), also, c.sees)
 	if err != nil {
 		return err
 	}
-	if c.timed {
+	switch {
+	case !c.timed:
+	case time.Since(asked) > settle.Freshness: // it waited for the gates, after it had seen the sessions
+		c.timed, c.barred = false, nil
+	default:
 		c.turnedAway()
 	}
 	for _, l := range c.lanes {

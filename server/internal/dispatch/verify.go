@@ -242,7 +242,8 @@ func (p *permit) contradicts(last *permit, back int64) string {
 // stepBack returns by how many microseconds the clock was set back, as far as the events
 // show it: in the order in which they were written, by how much the time of one is before
 // the latest until then. Transactions side by side do that too, but by less than a second,
-// as they read the clock after their locks: that counts as zero.
+// as they read the clock after their locks or do not go by it for longer than
+// [settle.Freshness]: that counts as zero.
 func stepBack(ctx context.Context, q sqldb.Querier) (back int64, err error) {
 	var latest int64
 	err = sqldb.EachRow(ctx, q, selectEventTimes, nil, func(scan func(...any) error) error {

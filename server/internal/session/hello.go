@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -36,7 +35,7 @@ func (e *refusedHello) closeCode() int {
 // hello takes the first message: it registers the process, tells it what it holds, and
 // puts the session on the board, without credit.
 func (s *session) hello(ctx context.Context) error {
-	var text bytes.Buffer
+	var text wire.Text // what is kept of it stays where it is
 	if err := s.receive(&text); err != nil {
 		return err
 	}

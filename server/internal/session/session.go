@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -154,9 +153,9 @@ func (s *session) read() error {
 
 // next reads and handles one message.
 func (s *session) next() error {
-	text := wire.BorrowText()
-	defer wire.ReturnText(text)
-	if err := s.receive(text); err != nil {
+	var text wire.Text
+	defer text.Return()
+	if err := s.receive(&text); err != nil {
 		return err
 	}
 	return s.take(text.Bytes())
@@ -205,7 +204,7 @@ func (s *session) over() bool {
 }
 
 // receive reads one message into text.
-func (s *session) receive(text *bytes.Buffer) error {
+func (s *session) receive(text *wire.Text) error {
 	kind, r, err := s.ws.NextReader()
 	if err == nil {
 		_, err = text.ReadFrom(r)

@@ -107,7 +107,7 @@ func (s *Settlement) saveStartedAttempts(ctx context.Context) error {
 	lease, leases := column(s.started, func(a *Attempt) any { return a.LeaseUntil })
 	timeout, timeouts := column(s.started, func(a *Attempt) any { return a.TimeoutAt })
 	args := slices.Concat([]any{task.AttemptRunning}, leases, []any{s.Now}, timeouts)
-	err := s.updateAttempts(ctx, fmt.Sprintf(updateStarted, lease, timeout), args, s.started, " AND lease_until > ?", s.Now)
+	err := s.updateAttempts(ctx, fmt.Sprintf(updateStarted, lease, timeout), args, s.started, " AND lease_until > "+s.tx.Dialect().Clock)
 	if err != nil {
 		return fmt.Errorf("save started attempts: %w", err)
 	}
@@ -155,7 +155,7 @@ func (s *Settlement) saveEnded(ctx context.Context) error {
 		}
 		args := slices.Concat([]any{task.AttemptEnded, s.Now, g.outcome, []byte(g.answer), g.retryable}, receipts, digests, texts)
 		err := s.updateAttempts(ctx, fmt.Sprintf(updateEnded, receipt, digest, text, result), args, attempts,
-			" AND (timeout_at IS NULL OR timeout_at > ?)", s.Now)
+			" AND (timeout_at IS NULL OR timeout_at > "+s.tx.Dialect().Clock+")")
 		if err != nil {
 			return fmt.Errorf("save ended attempts: %w", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/task"
@@ -57,7 +58,7 @@ type memory struct {
 func recall(tx *sqldb.Tx, hints Hints, attempts []sqldb.ID) *Settlement {
 	s := &Settlement{
 		tx: tx, tasks: make(map[sqldb.ID]*Task, len(attempts)), attempts: make(map[sqldb.ID]*Attempt, len(attempts)),
-		remembered: make(map[sqldb.ID]memory, len(attempts)),
+		remembered: make(map[sqldb.ID]memory, len(attempts)), recalled: time.Now(),
 	}
 	for _, id := range attempts {
 		if s.attempts[id] != nil {
@@ -69,6 +70,19 @@ func recall(tx *sqldb.Tx, hints Hints, attempts []sqldb.ID) *Settlement {
 		s.remembered[t.ID] = memory{attempt: id, running: a.State, state: t.State, revision: t.Revision}
 	}
 	return s
+}
+
+// Freshness bounds how old the time may be by which something is judged that was not locked
+// before. Rows may be waited for, for seconds behind a node that is stopped in the middle of
+// its transaction; then leases pass, and credentials are revoked.
+const Freshness = 800 * time.Millisecond
+
+// checkFreshness has what took too long judged anew, under locks.
+func (s *Settlement) checkFreshness(context.Context) error {
+	if s.remembered != nil && time.Since(s.recalled) > Freshness {
+		return errChanged
+	}
+	return nil
 }
 
 // errChanged tells that a row is not what it was remembered as.
@@ -127,8 +141,8 @@ func (s *Settlement) updateTasks(ctx context.Context, query string, args []any, 
 
 // updateAttempts runs an update that ends in "WHERE id IN" for locked or remembered
 // attempts. Still completes the condition under which remembered ones are what they were,
-// beside their state.
-func (s *Settlement) updateAttempts(ctx context.Context, query string, args []any, attempts []*Attempt, still string, stillArgs ...any) error {
+// beside their state. It reads the clock anew: their tasks may have been waited for.
+func (s *Settlement) updateAttempts(ctx context.Context, query string, args []any, attempts []*Attempt, still string) error {
 	query += sqldb.Placeholders(len(attempts))
 	states := make(map[any]bool)
 	for _, a := range attempts {
@@ -140,7 +154,7 @@ func (s *Settlement) updateAttempts(ctx context.Context, query string, args []an
 		return err
 	}
 	query += " AND state IN " + sqldb.Placeholders(len(states)) + still
-	args = append(slices.AppendSeq(args, maps.Keys(states)), stillArgs...)
+	args = slices.AppendSeq(args, maps.Keys(states))
 	return s.updateAll(ctx, query, args, len(attempts))
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/server/internal/quota"
@@ -33,6 +34,7 @@ type Settlement struct {
 	tasks      map[sqldb.ID]*Task
 	attempts   map[sqldb.ID]*Attempt
 	remembered map[sqldb.ID]memory // by task, if tasks and attempts are not locked; else nil
+	recalled   time.Time           // with remembered: Now was read after it
 
 	started []*Attempt
 	ended   []*Attempt
@@ -77,12 +79,12 @@ func OpenAttempts(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, ids []s
 
 // recallToEnd is OpenAttempts with what is remembered.
 func recallToEnd(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, ids []sqldb.ID, hints Hints) (*Settlement, error) {
+	s := recall(tx, hints, ids)
 	above, _ := hints.split(ids)
 	ledger, err := quota.OpenNow(ctx, tx, modes, above.queues)
 	if err != nil {
 		return nil, err
 	}
-	s := recall(tx, hints, ids)
 	s.quota, s.Now = ledger, ledger.Now
 	s.keys, err = LockKeys(ctx, tx, above.keys, tx.Dialect().ForUpdate)
 	return s, err
@@ -396,7 +398,7 @@ func (s *Settlement) moveOf(t *Task, c task.Change, e Ending) move {
 // Flush writes everything, in the order of locks, and returns the lanes that have a READY
 // task more, the timer's among them if a task waits there.
 func (s *Settlement) Flush(ctx context.Context) (lanes []int64, err error) {
-	for _, write := range []func(context.Context) error{s.prepare, s.saveStarted, s.saveMoves, s.saveEnded} {
+	for _, write := range []func(context.Context) error{s.prepare, s.saveStarted, s.saveMoves, s.saveEnded, s.checkFreshness} {
 		if err := write(ctx); err != nil {
 			return nil, err
 		}
