@@ -20,6 +20,7 @@ type relayStep struct {
 	after     bool
 	stopping  bool // is met after a SIGTERM
 	inside    bool // a transaction
+	large     bool // is met by rows that are too large to be read with the index
 	harmless  bool // no lease is held, so none can be lost
 }
 
@@ -33,9 +34,10 @@ var relaySteps = []relayStep{
 	{name: "after the lease was taken", at: "SET leader = ", after: true},
 	{name: "before lanes are listed", at: "SELECT lane, target, queue_id"},
 	{name: "before holds are read", at: "FROM orbit_outbox_hold"},
-	{name: "before due rows are read", at: "SELECT seq, size, due_at"},
-	{name: "before requests are read", at: "SELECT seq, operation,"},
-	{name: "after requests were read", at: "SELECT seq, operation,", after: true},
+	{name: "before due rows are read", at: "SELECT d.seq, d.size, d.due_at"},
+	{name: "after due rows were read", at: "SELECT d.seq, d.size, d.due_at", after: true},
+	{name: "before large requests are read", at: "SELECT seq, operation,", large: true},
+	{name: "after large requests were read", at: "SELECT seq, operation,", large: true, after: true},
 	{name: "before the mark of a take-over", at: "INSERT INTO orbit_outbox_answer", inside: true},
 	{name: "before the mark is committed", at: "COMMIT", since: "INSERT INTO orbit_outbox_answer", inside: true},
 	{name: "before the request is sent", at: "POST"},
@@ -49,6 +51,15 @@ var relaySteps = []relayStep{
 	{name: "after the lease was renewed", at: "SET expires_at = ", after: true},
 	{name: "before the lease is released", at: "SET holder = ", stopping: true},
 	{name: "after the lease was released", at: "SET holder = ", stopping: true, after: true, harmless: true},
+}
+
+// enqueueFor enqueues what the relay that is to halt at the step will meet.
+func (s *shop) enqueueFor(step relayStep) {
+	s.Helper()
+	s.enqueue(s.good(), s.good(), s.stray())
+	if step.large {
+		s.enqueue(s.message(s.creds.QueueID, 256<<10-100))
+	}
 }
 
 // startHalting starts a relay that halts at the step, lets it get there and returns it.
@@ -78,7 +89,7 @@ func TestRelayKilledBetweenEveryPairOfSteps(t *testing.T) { // REL-015, REL-016,
 		n := s.startNode("node")
 		s.deadLeader()
 		for i, step := range relaySteps {
-			s.enqueue(s.good(), s.good(), s.stray())
+			s.enqueueFor(step)
 			s.endLeases()
 			r := s.startHalting(fmt.Sprintf("relay-%d", i), n.url, step, syscall.SIGKILL)
 			if ws := r.ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() || ws.Signal() != syscall.SIGKILL {
@@ -108,7 +119,7 @@ func TestRelayStoppedPastItsLeaseBetweenStepsChangesNothing(t *testing.T) { // R
 			if step.inside && s.business.Engine == dbtest.SQLite {
 				continue // it holds the file as it sleeps, so nobody can take over
 			}
-			s.enqueue(s.good(), s.good(), s.stray())
+			s.enqueueFor(step)
 			s.deadLeader()
 			sleeper := s.startHalting(fmt.Sprintf("sleeper-%d", i), n.url, step, syscall.SIGSTOP)
 			s.endLeases()
