@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"database/sql"
 	"slices"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/sqldb"
 	"github.com/orbitkit/orbit/internal/wire"
+	"github.com/orbitkit/orbit/migrations"
 	"github.com/orbitkit/orbit/server/internal/dispatch"
 	"github.com/orbitkit/orbit/server/internal/dispatch/dispatchtest"
 	"github.com/orbitkit/orbit/server/internal/dispatch/settle"
@@ -152,6 +154,59 @@ func TestABatchIsSettledByItsRowsWhereOneHasChangedSinceItWasRemembered(t *testi
 		}
 		w.Verify()
 	})
+}
+
+// A row may be waited for, for seconds behind a node that is stopped in its transaction. What
+// was judged before is then judged by the time after.
+func TestAStartThatWaitedForItsRowsIsJudgedByTheTimeAfterwards(t *testing.T) { // STATE-006, LIC-014
+	dbtest.RunOn(t, []string{dbtest.MySQL, dbtest.MariaDB}, func(t *testing.T, db *dbtest.DB) {
+		w := dispatchtest.New(t, db.DB)
+		n := newNode(t, db.DB, "node-a", dispatch.Config{})
+		x := spec{Queue: w.NewQueue("q")}
+		waiting := func(meanwhile func(*sql.Tx, dispatch.Ref)) (dispatch.Ref, dispatch.Started) {
+			t.Helper()
+			ref := remembered(t, w, n, false, x)[0]
+			holder, err := db.Reopen(t).Write().BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer holder.Rollback()
+			if _, err := holder.ExecContext(t.Context(), "SELECT id FROM task WHERE id = ? FOR UPDATE", ref.Hint.Task); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan dispatch.Started, 1)
+			go func() {
+				got, err := n.Start(t.Context(), []dispatch.Ref{ref})
+				if err != nil {
+					t.Errorf("Start = %v", err)
+					got = []dispatch.Started{{}}
+				}
+				done <- got[0]
+			}()
+			db.AwaitStatement(t, "UPDATE task", "")
+			meanwhile(holder, ref)
+			if err := holder.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			return ref, <-done
+		}
+		ref, got := waiting(func(holder *sql.Tx, ref dispatch.Ref) {
+			if _, err := holder.ExecContext(t.Context(), "UPDATE attempt SET lease_until = "+db.Dialect().Clock+" WHERE id = ?", ref.Attempt); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if codeOf(got.Refusal) != wire.CodeLeaseExpired {
+			t.Errorf("the lease ended while it waited: Start = %+v, want %s", got, wire.CodeLeaseExpired)
+		}
+		var released int64
+		ref, got = waiting(func(*sql.Tx, dispatch.Ref) {
+			time.Sleep(settle.Freshness + 100*time.Millisecond)
+			released = w.Now()
+		})
+		if at := w.Int("SELECT started_at FROM attempt WHERE id = ?", ref.Attempt); got.Refusal != nil || at < released {
+			t.Errorf("a start that waited long = %+v, at %d, want it at %d or later", got, at, released)
+		}
+	}, migrations.Server)
 }
 
 func codeOf(r *dispatch.Refusal) string {
