@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -229,6 +231,15 @@ func (s *site) stopOutsideTheFileLock(p *process) {
 		defer tx.Rollback()
 	}
 	p.signal(syscall.SIGSTOP)
+	// Threads run on for a moment. Where there is no /proc, nothing tells for how long.
+	eventually(s.t, "the process is stopped", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+		return err == nil && !slices.ContainsFunc(threads, func(path string) bool {
+			text, err := os.ReadFile(path)
+			_, after, _ := strings.Cut(string(text), ") ")
+			return err != nil || !strings.HasPrefix(after, "T")
+		})
+	})
 }
 
 // TEST-053, REL-017: a leader that was stopped past its lease settles nothing.

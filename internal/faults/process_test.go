@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -99,12 +101,15 @@ func (p *process) pause(t *testing.T) {
 
 // stopped reports whether all of the process is stopped.
 func (p *process) stopped() bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
-	if err != nil {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Process.Pid))
+	if err != nil || len(threads) == 0 {
 		return false
 	}
-	_, after, _ := strings.Cut(string(text), ") ")
-	return strings.HasPrefix(after, "T")
+	return !slices.ContainsFunc(threads, func(path string) bool {
+		text, err := os.ReadFile(path)
+		_, after, _ := strings.Cut(string(text), ") ")
+		return err != nil || !strings.HasPrefix(after, "T")
+	})
 }
 
 func (p *process) resume(t *testing.T) {
