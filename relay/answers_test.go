@@ -430,10 +430,14 @@ func TestAnAnswerOfSomebodyElseAboutTheTargetLeavesTheMark(t *testing.T) {
 					}
 					return reply{status: 403, code: orbit.CodePermissionDenied}
 				}
-				w.start(w.relay(quick()))
+				running := w.relay(quick())
+				w.start(running)
 				r := w.untilState(seq, outbox.Blocked)
 				if r.Last.Unknown != test.marked || r.Attempts != 1 {
 					t.Errorf("marked %t after %d attempts, want %t after 1", r.Last.Unknown, r.Attempts, test.marked)
+				}
+				if told := running.Stats().Unknown > 0; told != test.marked {
+					t.Errorf("the statistics tell of an unknown outcome: %t, want %t", told, test.marked)
 				}
 				act := outbox.Act{Operator: "me", Reason: "test"}
 				if err := w.store.Discard(t.Context(), seq, act); errors.Is(err, outbox.ErrUnknownOutcome) != test.marked {

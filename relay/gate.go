@@ -344,10 +344,12 @@ func (g *gate) stranger(t ticket, seq int64, why string) {
 // excuse is called before an open gate closes for a 4xx that Orbit does not stand behind: it has
 // answered since the gate was closed last, so that it may be the rows, and good ones should
 // not wait long for them (REL-019).
-func (g *gate) excuse() {
+func (g *gate) excuse(t ticket) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.excuseLocked()
+	if t.round == g.round { // else it closes nothing
+		g.excuseLocked()
+	}
 }
 
 func (g *gate) excuseLocked() {

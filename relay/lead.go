@@ -202,6 +202,8 @@ func (l *lead) giveBackAfter(a orbit.Answer, entries ...*entry) {
 			continue
 		}
 		l.endTrials(l.relay.gates[e.row.Target], e)
+		l.count.unknown.Add(1)
+		l.cfg.Observer.Answered(e.row.Target, outbox.OutcomeUnknown)
 		l.ledger.enter(settling{act: actDoubt, answer: answerOf(outbox.OutcomeUnknown, a)}, e.row.Seq)
 	}
 }

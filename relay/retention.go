@@ -9,8 +9,8 @@ const (
 	// purgeRows is how many rows one batch looks at: few enough for business transactions
 	// beside it not to wait for long.
 	purgeRows = 500
-	// purgeRate is how many rows a second it looks at, so that it keeps up with 2,000
-	// delivered ones, and purgeHurry after how long without coming to young rows it hurries.
+	// purgeRate is how many rows a second batches delete at most, so that they keep up with
+	// 2,000 delivered ones, and purgeHurry after how long without coming to young rows they hurry.
 	purgeRate  = 2500
 	purgeHurry = 15 * time.Minute
 	// purgeAgain is how long the relay waits when it has come to young rows.

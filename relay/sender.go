@@ -225,7 +225,7 @@ func (s *shipment) judgeBatch(ctx context.Context, b orbit.BatchAnswer) {
 			g.wrong(s.ticket, why, s.rows...)
 			l.giveBackAfter(whole, s.rows...)
 		} else {
-			g.excuse()
+			g.excuse(s.ticket)
 			g.wrong(s.ticket, why, s.rows...)
 			s.postponeAll(whole, wait)
 		}

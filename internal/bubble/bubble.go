@@ -1,6 +1,6 @@
 // Package bubble runs tests in bubbles of [testing/synctest] that bear the race detector.
 //
-// The Go runtime (1.26 and before) gives all timers of a bubble one context of the race
+// The Go runtime (seen with 1.26.8) gives all timers of a bubble one context of the race
 // detector. Goroutines that receive from timers which are due already, such as
 // time.After(0), fire these themselves; two that do so at the same moment use the context
 // from two threads, and the detector ends the process in one of its own checks ("CHECK

@@ -216,9 +216,10 @@ func (d *database) open() *dbtest.DB {
 	return d.openAs("orbit", migrations.Server)
 }
 
-// openAs makes a database of that name, if there is none, with the tables of a set. MariaDB
-// 10.11 crashes now and then while it is young and busy, as when it makes its data folder:
-// then it is started again, once, and the migration goes on where it stopped.
+// openAs makes a database of that name, if there is none, with the tables of a set. What the
+// test is about comes later: a server that ends by itself meanwhile, as MariaDB 10.11 does
+// now and then when it makes its data folder, is started again, once, and the migration goes on
+// where it stopped.
 func (d *database) openAs(name string, set migrations.Set) *dbtest.DB {
 	d.Helper()
 	address := "mysql:" + d.dsn(name)
