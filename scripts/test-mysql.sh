@@ -125,12 +125,22 @@ TXT
   exit 1
 }
 
+# in_tmp NAME command...: runs it with a folder of its own for temporary files. A MariaDB that
+# starts removes all temporary tables that it finds, also those of a neighbour that is running,
+# which fails or crashes then.
+in_tmp() {
+  local tmp="$folder/$1.tmp"
+  shift
+  mkdir -p "$tmp"
+  TMPDIR="$tmp" exec "$@"
+}
+
 # start NAME PORT command...: starts a server on its data folder and waits until it
 # accepts; returns 1 if it ended instead, for instance as another process took the port.
 start() {
   local name=$1 port=$2
   shift 2
-  "$@" --datadir="$folder/$name" --port="$port" --bind-address=127.0.0.1 --skip-name-resolve \
+  in_tmp "$name" "$@" --datadir="$folder/$name" --port="$port" --bind-address=127.0.0.1 --skip-name-resolve \
     --socket="$folder/$name.sock" --pid-file="$folder/$name.pid" --init-file="$folder/init.sql" \
     --max-connections=1000 "${durability[@]}" --secure-file-priv="$folder" >"$folder/$name.log" 2>&1 </dev/null &
   await "$name" $!
@@ -175,7 +185,7 @@ run_mysql() {
     base=(--basedir="$found" --lc-messages-dir="$found/share/mysql" --character-sets-dir="$found/share/mysql/charsets")
   fi
   words+=(--no-defaults "${user[@]}" "${base[@]}")
-  if ! "${words[@]}" --initialize-insecure --datadir="$folder/mysql" >"$folder/mysql.log" 2>&1; then
+  if ! (in_tmp mysql "${words[@]}" --initialize-insecure --datadir="$folder/mysql") >"$folder/mysql.log" 2>&1; then
     tail -n 20 "$folder/mysql.log" >&2
     exit 1
   fi
@@ -187,8 +197,8 @@ run_mariadb() {
   need_mariadb
   local server
   server=$(command -v mariadbd || echo /usr/sbin/mariadbd)
-  if ! mariadb-install-db --no-defaults "${user[@]}" --datadir="$folder/mariadb" --auth-root-authentication-method=normal \
-    --skip-test-db >"$folder/mariadb.log" 2>&1; then
+  if ! (in_tmp mariadb mariadb-install-db --no-defaults "${user[@]}" --datadir="$folder/mariadb" --auth-root-authentication-method=normal \
+    --skip-test-db) >"$folder/mariadb.log" 2>&1; then
     tail -n 20 "$folder/mariadb.log" >&2
     exit 1
   fi

@@ -3,7 +3,6 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -67,6 +66,9 @@ func startDatabase(t *testing.T, engine string, clock bool) *database {
 		d.clock = filepath.Join(d.dir, "clock")
 		d.jump(0)
 	}
+	if err := os.Mkdir(d.temporary(), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	d.initialise()
 	d.port = freeport.Port(t)
 	d.start()
@@ -103,7 +105,7 @@ func (d *database) initialise() {
 		d.command = append(d.command, "--secure-file-priv="+d.dir, "--disable-log-bin", "--mysqlx=OFF")
 		prepare = append(slices.Clone(d.command), "--initialize-insecure", "--datadir="+data)
 	}
-	d.prepare(data, prepare)
+	d.prepare(prepare)
 	init := fmt.Sprintf("CREATE USER IF NOT EXISTS 'orbit'@'127.0.0.1' IDENTIFIED BY '%s';\nGRANT ALL PRIVILEGES ON *.* TO 'orbit'@'127.0.0.1' WITH GRANT OPTION;\n", d.secret)
 	if err := os.WriteFile(filepath.Join(d.dir, "init.sql"), []byte(init), 0o600); err != nil {
 		d.Fatal(err)
@@ -112,24 +114,22 @@ func (d *database) initialise() {
 		fmt.Sprintf("--pid-file=%s/pid", d.dir), "--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-flush-log-at-trx-commit=1")
 }
 
-// prepare makes the data folder. MariaDB 10.11 crashes there now and then on a busy machine
-// (signal 11), which is no matter of the test: it gets another try.
-func (d *database) prepare(data string, command []string) {
+// prepare makes the data folder.
+func (d *database) prepare(command []string) {
 	d.Helper()
-	for left := 2; ; left-- {
-		text, err := exec.Command(command[0], command[1:]...).CombinedOutput()
-		if err == nil {
-			return
-		}
-		if left == 0 || !bytes.Contains(text, []byte("got signal 11")) {
-			d.Fatalf("make a data folder: %v\n%s", err, text)
-		}
-		d.Logf("the server crashed while it made its data folder: %v", err)
-		if err := os.RemoveAll(data); err != nil {
-			d.Fatal(err)
-		}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = d.environment()
+	if text, err := cmd.CombinedOutput(); err != nil {
+		d.Fatalf("make a data folder: %v\n%s", err, text)
 	}
 }
+
+// temporary is the server's folder for temporary files. A MariaDB that starts removes all
+// temporary tables that it finds there, also those of a neighbour that is running, which
+// fails or crashes then.
+func (d *database) temporary() string { return filepath.Join(d.dir, "tmp") }
+
+func (d *database) environment() []string { return append(os.Environ(), "TMPDIR="+d.temporary()) }
 
 // start starts the server, which must not run, at its address and waits until it answers.
 func (d *database) start() {
@@ -150,8 +150,9 @@ func (d *database) launch() {
 	d.cmd = exec.Command(d.command[0], append(d.command[1:], fmt.Sprintf("--port=%d", d.port))...)
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	d.cmd.Env = d.environment()
 	if d.clock != "" {
-		d.cmd.Env = append(os.Environ(), "LD_PRELOAD="+libfaketime(d.T), "FAKETIME_TIMESTAMP_FILE="+d.clock, "FAKETIME_NO_CACHE=1",
+		d.cmd.Env = append(d.cmd.Env, "LD_PRELOAD="+libfaketime(d.T), "FAKETIME_TIMESTAMP_FILE="+d.clock, "FAKETIME_NO_CACHE=1",
 			"FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_FORCE_MONOTONIC_FIX=0")
 	}
 	if err := d.cmd.Start(); err != nil {
@@ -216,20 +217,11 @@ func (d *database) open() *dbtest.DB {
 	return d.openAs("orbit", migrations.Server)
 }
 
-// openAs makes a database of that name, if there is none, with the tables of a set. What the
-// test is about comes later: a server that ends by itself meanwhile, as MariaDB 10.11 does
-// now and then when it makes its data folder, is started again, once, and the migration goes on
-// where it stopped.
+// openAs makes a database of that name, if there is none, with the tables of a set.
 func (d *database) openAs(name string, set migrations.Set) *dbtest.DB {
 	d.Helper()
 	address := "mysql:" + d.dsn(name)
-	err := d.migrate(name, address, set)
-	if err != nil && d.crashed() {
-		d.Logf("%s ended (%v) at %v: it is started again\n%s", d.engine, d.cmd.ProcessState, err, d.log.tail())
-		d.start()
-		err = d.migrate(name, address, set)
-	}
-	if err != nil {
+	if err := d.migrate(name, address, set); err != nil {
 		d.Fatalf("%v\n%s", err, d.log.tail())
 	}
 	db, err := drivers.Open(context.Background(), address)
@@ -238,16 +230,6 @@ func (d *database) openAs(name string, set migrations.Set) *dbtest.DB {
 	}
 	d.Cleanup(func() { db.Close() })
 	return &dbtest.DB{DB: db, Engine: d.engine, Address: address}
-}
-
-// crashed reports whether the server has ended by itself, of which a client may hear first.
-func (d *database) crashed() bool {
-	select {
-	case <-d.ended:
-		return true
-	case <-time.After(5 * time.Second):
-		return false
-	}
 }
 
 func (d *database) migrate(name, address string, set migrations.Set) error {
