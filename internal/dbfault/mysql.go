@@ -104,6 +104,7 @@ func (p *proxy) cut() {
 type link struct {
 	p              *proxy
 	client, server net.Conn
+	manual         bool                   // a statement outside of a transaction begins one
 	inside         bool                   // a transaction is open
 	trapped        bool                   // it has the statement of a trap
 	sprung         atomic.Pointer[Trap]   // goes off with the next answer
@@ -203,6 +204,12 @@ func (l *link) place(statement string) Call {
 	case "ROLLBACK":
 		l.inside = false
 		return Rollback
+	}
+	switch {
+	case strings.HasPrefix(statement, "SET SESSION "):
+		l.manual = l.manual || strings.Contains(statement, "SESSION autocommit = 0")
+	case l.manual:
+		l.inside = true
 	}
 	if l.inside {
 		return Inside

@@ -20,7 +20,9 @@ import (
 )
 
 const (
-	maxConnections = 32
+	// maxTransactions and maxPlain bound the connections that are open at one time: those
+	// that run transactions, and those for statements by themselves.
+	maxTransactions, maxPlain = 20, 12
 	// A connection is renewed before proxies and the server's wait_timeout cut it, and so
 	// that a failed-over primary is left behind soon.
 	maxLifetime = 3 * time.Minute
@@ -39,16 +41,26 @@ func openMySQL(ctx context.Context, dsn string, patient bool) (*sqldb.DB, error)
 	if err != nil {
 		return nil, fmt.Errorf("database address: %w", err)
 	}
-	pool := sql.OpenDB(of)
-	pool.SetMaxOpenConns(maxConnections)
-	pool.SetMaxIdleConns(maxConnections)
-	pool.SetConnMaxLifetime(maxLifetime)
-	pool.SetConnMaxIdleTime(maxIdle)
+	manual, err := of.forTransactions()
+	if err != nil {
+		return nil, fmt.Errorf("database address: %w", err)
+	}
+	pool := poolOf(of, maxPlain)
 	if err := checkServer(ctx, pool); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("database at %s: %w", of.address, conceal(err, of.password))
 	}
-	return sqldb.New(sqldb.MySQL, pool, pool), nil
+	return sqldb.New(sqldb.MySQL, pool, pool).WithTransactionsOn(poolOf(manual, maxTransactions)), nil
+}
+
+// poolOf connects to nothing yet.
+func poolOf(c *connector, most int) *sql.DB {
+	pool := sql.OpenDB(c)
+	pool.SetMaxOpenConns(most)
+	pool.SetMaxIdleConns(most)
+	pool.SetConnMaxLifetime(maxLifetime)
+	pool.SetConnMaxIdleTime(maxIdle)
+	return pool
 }
 
 // connectorOf reads a DSN and connects to nothing.
@@ -61,7 +73,17 @@ func connectorOf(dsn string, patient bool) (*connector, error) {
 	if err != nil {
 		return nil, dsnError(err, dsn)
 	}
-	return &connector{inner: inner, patient: patient, address: cfg.Addr, password: cfg.Passwd}, nil
+	return &connector{inner: inner, cfg: cfg, patient: patient, address: cfg.Addr, password: cfg.Passwd}, nil
+}
+
+// forTransactions returns a connector for connections that run transactions only.
+func (c *connector) forTransactions() (*connector, error) {
+	other := *c
+	other.manual, other.cfg = true, c.cfg.Clone()
+	other.cfg.MultiStatements = true
+	var err error
+	other.inner, err = mysql.NewConnector(other.cfg)
+	return &other, err
 }
 
 // mysqlConfig reads a DSN, refuses what would break Orbit's promises and fills defaults.
@@ -106,7 +128,7 @@ func refuseFlags(cfg *mysql.Config) error {
 		{"allowOldPasswords", "the password could be recovered from the network", cfg.AllowOldPasswords},
 		{"clientFoundRows", "Orbit counts changed rows", cfg.ClientFoundRows},
 		{"columnsWithAlias", "Orbit reads columns by their names", cfg.ColumnsWithAlias},
-		{"multiStatements", "Orbit sends one statement at a time", cfg.MultiStatements},
+		{"multiStatements", "Orbit sets it where it needs it", cfg.MultiStatements},
 		{"rejectReadOnly", "the driver would send statements again by itself", cfg.RejectReadOnly},
 	}
 	for _, f := range flags {
@@ -183,7 +205,9 @@ func dsnError(err error, dsn string) error {
 // A connector prepares every new connection for Orbit.
 type connector struct {
 	inner    driver.Connector
+	cfg      *mysql.Config
 	patient  bool
+	manual   bool // its connections run transactions only
 	address  string
 	password string
 }
@@ -209,9 +233,15 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !c.patient {
 		set += maxSilence
 	}
+	if c.manual {
+		set += autocommitOff
+	}
 	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("set isolation level, sql mode, time zone and wait timeout: %w", err)
+	}
+	if c.manual {
+		return &manualConn{mysqlConn: conn.(mysqlConn)}, nil
 	}
 	return conn, nil
 }

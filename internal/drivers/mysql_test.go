@@ -3,11 +3,13 @@ package drivers_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/orbitkit/orbit/internal/dbtest"
 	"github.com/orbitkit/orbit/internal/drivers"
+	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
 var mysqlEngines = []string{dbtest.MySQL, dbtest.MariaDB}
@@ -40,6 +42,54 @@ func TestEveryConnectionRunsAtReadCommitted(t *testing.T) {
 				if after := count(); after != before+1 {
 					t.Errorf("connection %d sees %d rows, want %d: not READ COMMITTED", i, after, before+1)
 				}
+			}
+		})
+	}
+}
+
+// A transaction begins with its first statement, sees what others commit meanwhile, and
+// leaves none behind, whether it ends well or not.
+func TestTransactionsBeginByThemselvesAndEnd(t *testing.T) {
+	for _, engine := range mysqlEngines {
+		t.Run(engine, func(t *testing.T) {
+			db := dbtest.Open(t, engine)
+			if _, err := db.Write().ExecContext(t.Context(), "CREATE TABLE seen (x INT NOT NULL PRIMARY KEY)"); err != nil {
+				t.Fatal(err)
+			}
+			broken := errors.New("broken")
+			for i, end := range []error{nil, broken, nil, broken, nil} {
+				var connection, before, after, open int
+				err := db.Tx(t.Context(), func(tx *sqldb.Tx) error {
+					for _, step := range []struct {
+						query string
+						into  *int
+					}{{"SELECT CONNECTION_ID()", &connection}, {"SELECT COUNT(*) FROM seen", &before}} {
+						if err := tx.QueryRowContext(t.Context(), step.query).Scan(step.into); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if _, err := db.Write().ExecContext(t.Context(), "INSERT INTO seen (x) VALUES (?)", 2*i); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := tx.ExecContext(t.Context(), "INSERT INTO seen (x) VALUES (?)", 2*i+1); err != nil {
+						t.Fatal(err)
+					}
+					if err := tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM seen").Scan(&after); err != nil {
+						t.Fatal(err)
+					}
+					return end
+				})
+				if err != end || after != before+2 {
+					t.Errorf("transaction %d ended with %v, and saw %d and then %d rows, want %v and 2 more", i, err, before, after, end)
+				}
+				err = db.Read().QueryRow("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = ?", connection).Scan(&open)
+				if err != nil || open != 0 {
+					t.Errorf("transaction %d left %d transactions open (%v)", i, open, err)
+				}
+			}
+			var n int
+			if err := db.Read().QueryRow("SELECT COUNT(*) FROM seen").Scan(&n); err != nil || n != 5+3 {
+				t.Errorf("%d rows are in force (%v), want 5 of others and 3 of the transactions that ended well", n, err)
 			}
 		})
 	}

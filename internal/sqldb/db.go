@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"errors"
 )
 
 // A Querier runs statements: a *sql.DB, *sql.Conn, *sql.Tx, or anything alike.
@@ -16,6 +17,7 @@ type Querier interface {
 // It is safe for concurrent use.
 type DB struct {
 	dialect *Dialect
+	begin   *sql.DB
 	write   *sql.DB
 	read    *sql.DB
 }
@@ -24,7 +26,39 @@ type DB struct {
 // reads and may be the same pool. On SQLite write has one connection whose
 // transactions begin IMMEDIATE.
 func New(d *Dialect, write, read *sql.DB) *DB {
-	return &DB{dialect: d, write: write, read: read}
+	return &DB{dialect: d, begin: write, write: write, read: read}
+}
+
+// WithTransactionsOn returns db with a pool that runs its transactions and nothing else. It
+// takes several statements at once, which are separated by semicolons, and [Affected].
+func (db *DB) WithTransactionsOn(pool *sql.DB) *DB {
+	with := *db
+	with.begin = pool
+	return &with
+}
+
+// MaxConnections returns how many connections the pools open at most, 0 for no limit.
+func (db *DB) MaxConnections() int {
+	most := 0
+	for _, pool := range db.pools() {
+		n := pool.Stats().MaxOpenConnections
+		if n == 0 {
+			return 0
+		}
+		most += n
+	}
+	return most
+}
+
+// pools returns each pool once.
+func (db *DB) pools() []*sql.DB {
+	pools := []*sql.DB{db.write}
+	for _, other := range []*sql.DB{db.read, db.begin} {
+		if other != db.write {
+			pools = append(pools, other)
+		}
+	}
+	return pools
 }
 
 // Dialect returns the dialect of db.
@@ -41,13 +75,11 @@ func (db *DB) Now(ctx context.Context) (int64, error) {
 	return db.dialect.ClockNow(ctx, db.read)
 }
 
-// Close closes both pools.
+// Close closes the pools.
 func (db *DB) Close() error {
-	err := db.write.Close()
-	if db.read != db.write {
-		if rerr := db.read.Close(); err == nil {
-			err = rerr
-		}
+	var errs []error
+	for _, pool := range db.pools() {
+		errs = append(errs, pool.Close())
 	}
-	return err
+	return errors.Join(errs...)
 }

@@ -30,6 +30,7 @@ type Tx struct {
 	dialect *Dialect
 	now     int64
 	again   int
+	joins   bool // the connection takes several statements at once
 }
 
 // Again returns how often the transaction's function has asked by [ErrAgain] to be run
@@ -105,12 +106,12 @@ func (db *DB) TxResolve(ctx context.Context, f func(*Tx) error, committed func(c
 }
 
 func (db *DB) tryTx(ctx context.Context, again int, f func(*Tx) error) error {
-	tx, err := db.write.BeginTx(ctx, nil) // the isolation level is set once per connection
+	tx, err := db.begin.BeginTx(ctx, nil) // the isolation level is set once per connection
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // no-op after Commit
-	if err := f(&Tx{Tx: tx, dialect: db.dialect, again: again}); err != nil {
+	if err := f(&Tx{Tx: tx, dialect: db.dialect, again: again, joins: db.begin != db.write}); err != nil {
 		return err
 	}
 	return db.commit(ctx, tx)

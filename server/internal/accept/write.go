@@ -37,13 +37,11 @@ func write(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, members []*mem
 	if err := place(ctx, tx, kept); err != nil {
 		return err
 	}
-	if err := insertTasks(ctx, tx, kept); err != nil {
-		return err
-	}
-	if err := insertEvents(ctx, tx, kept); err != nil {
-		return err
-	}
-	return insertAudits(ctx, tx, kept)
+	w := tx.Writes()
+	addTasks(w, kept)
+	addEvents(w, kept)
+	addAudits(w, kept)
+	return w.Run(ctx)
 }
 
 const insertIdentity = `
@@ -128,7 +126,9 @@ func admit(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, members []*mem
 	for _, m := range members {
 		m.draft.refused = ledger.Admit(m.Queue)
 	}
-	return ledger.Save(ctx)
+	w := tx.Writes()
+	ledger.AddChanged(w)
+	return w.Run(ctx)
 }
 
 const insertTask = `
@@ -140,7 +140,7 @@ INSERT INTO task (id, namespace_id, queue_id, state, revision, handler, handler_
 	retry_of, operation_root)
 VALUES `
 
-func insertTasks(ctx context.Context, tx *sqldb.Tx, members []*member) error {
+func addTasks(w *sqldb.Writes, members []*member) {
 	const columns = 33
 	args := make([]any, 0, len(members)*columns)
 	for _, m := range members {
@@ -152,10 +152,7 @@ func insertTasks(ctx context.Context, tx *sqldb.Tx, members []*member) error {
 			d.key, r.Priority, d.lane, d.dispatch, d.dispatchLane(), d.order, traceparent(m.Traceparent),
 			m.retryOf(), m.operationRoot())
 	}
-	if _, err := tx.ExecContext(ctx, insertTask+sqldb.Rows(len(members), columns), args...); err != nil {
-		return fmt.Errorf("insert tasks: %w", err)
-	}
-	return nil
+	w.Add("insert tasks", insertTask+sqldb.Rows(len(members), columns), args...)
 }
 
 func recoverySafety(r *orbit.SubmitTaskRequest) int {
@@ -180,17 +177,14 @@ func traceparent(text string) []byte {
 	return append([]byte(version+text[len(version):flags]+"0"), sampled)
 }
 
-func insertEvents(ctx context.Context, tx *sqldb.Tx, members []*member) error {
+func addEvents(w *sqldb.Writes, members []*member) {
 	events := make([]task.Event, len(members))
 	for i, m := range members {
 		events[i] = task.Event{
 			Task: m.id, Revision: 1, Kind: task.EventAccepted, Credential: m.auditedCredential(), Reason: m.reason(), At: m.draft.now,
 		}
 	}
-	if err := task.InsertEvents(ctx, tx, events); err != nil {
-		return fmt.Errorf("insert events: %w", err)
-	}
-	return nil
+	task.AddEvents(w, events)
 }
 
 // Actions in the audit. The audit tells who, where and what kind, and copies nothing of
@@ -205,7 +199,7 @@ INSERT INTO audit (namespace_id, credential_id, actor, action, target_id, queue_
 	handler_version, request_id, note, created_at)
 VALUES `
 
-func insertAudits(ctx context.Context, tx *sqldb.Tx, members []*member) error {
+func addAudits(w *sqldb.Writes, members []*member) {
 	const columns = 11
 	args := make([]any, 0, len(members)*columns)
 	for _, m := range members {
@@ -214,8 +208,5 @@ func insertAudits(ctx context.Context, tx *sqldb.Tx, members []*member) error {
 		args = append(args, m.Namespace, m.auditedCredential(), []byte(m.Actor), action, m.id, m.Queue, []byte(r.Handler),
 			[]byte(r.HandlerVersion), m.Request, note, m.draft.now)
 	}
-	if _, err := tx.ExecContext(ctx, insertAudit+sqldb.Rows(len(members), columns), args...); err != nil {
-		return fmt.Errorf("insert audit rows: %w", err)
-	}
-	return nil
+	w.Add("insert audit rows", insertAudit+sqldb.Rows(len(members), columns), args...)
 }

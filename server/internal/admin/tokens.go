@@ -220,7 +220,9 @@ func (x *tokenRaiser) raise(ctx context.Context, low []settle.Digest) error {
 		if x.done.Raised == before {
 			return nil // they have risen by themselves
 		}
-		if err := keys.Save(ctx, tx); err != nil {
+		w := tx.Writes()
+		keys.AddChanged(w, tx.Dialect())
+		if err := w.Run(ctx); err != nil {
 			return err
 		}
 		return x.note(ctx, tx)

@@ -34,39 +34,31 @@ WHERE id IN `
 
 // write makes everything true that was decided.
 func (c *claim) write(ctx context.Context) error {
-	if err := c.update(ctx, parkTasks, nil, c.parked); err != nil {
-		return fmt.Errorf("park tasks: %w", err)
-	}
+	w := c.tx.Writes()
+	addUpdate(w, "park tasks", parkTasks, nil, c.parked)
 	if len(c.taken) == 0 {
-		return nil
+		return w.Run(ctx)
 	}
 	attempts, tokens, events, tasks := c.rows()
 	args := make([]any, 0, 2*len(attempts)+1)
 	for _, a := range attempts {
 		args = append(args, a.Task.Arg(), a.ID.Arg())
 	}
-	if err := c.keys.Save(ctx, c.tx); err != nil {
-		return err
-	}
-	if err := settle.InsertAttempts(ctx, c.tx, attempts, tokens); err != nil {
-		return err
-	}
+	c.keys.AddChanged(w, c.tx.Dialect())
+	settle.AddAttempts(w, c.tx.Dialect(), attempts, tokens)
 	lease := fmt.Sprintf(leaseTasks, strings.Repeat(" WHEN ? THEN ?", len(attempts)))
-	if err := c.update(ctx, lease, append(args, c.now), tasks); err != nil {
-		return fmt.Errorf("lease tasks: %w", err)
-	}
-	if err := task.InsertEvents(ctx, c.tx, events); err != nil {
-		return fmt.Errorf("insert events: %w", err)
+	addUpdate(w, "lease tasks", lease, append(args, c.now), tasks)
+	task.AddEvents(w, events)
+	if err := w.Run(ctx); err != nil {
+		return err
 	}
 	return readPayloads(ctx, c.tx, c.grants)
 }
 
-func (c *claim) update(ctx context.Context, query string, args []any, ids []sqldb.ID) error {
-	if len(ids) == 0 {
-		return nil
+func addUpdate(w *sqldb.Writes, what, query string, args []any, ids []sqldb.ID) {
+	if len(ids) > 0 {
+		w.Add(what, query+sqldb.Placeholders(len(ids)), append(args, settle.IDArgs(ids)...)...)
 	}
-	_, err := c.tx.ExecContext(ctx, query+sqldb.Placeholders(len(ids)), append(args, settle.IDArgs(ids)...)...)
-	return err
 }
 
 // rows makes what is inserted for the tasks given away, and the grants.

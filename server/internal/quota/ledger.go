@@ -220,18 +220,13 @@ SET unfinished = CASE id%s ELSE unfinished END
 WHERE id IN `
 )
 
-// Save writes the counters that have changed.
-func (l *Ledger) Save(ctx context.Context) error {
-	if err := l.save(ctx, updateApplications, l.applications); err != nil {
-		return fmt.Errorf("save quotas of applications: %w", err)
-	}
-	if err := l.save(ctx, updateQueues, l.queues); err != nil {
-		return fmt.Errorf("save quotas of queues: %w", err)
-	}
-	return nil
+// AddChanged has the counters written that have changed.
+func (l *Ledger) AddChanged(w *sqldb.Writes) {
+	add(w, "save quotas of applications", updateApplications, l.applications)
+	add(w, "save quotas of queues", updateQueues, l.queues)
 }
 
-func (l *Ledger) save(ctx context.Context, query string, counts map[sqldb.ID]*count) error {
+func add(w *sqldb.Writes, what, query string, counts map[sqldb.ID]*count) {
 	var values []any
 	var changed []sqldb.ID
 	for _, id := range slices.SortedFunc(maps.Keys(counts), compare) {
@@ -241,9 +236,8 @@ func (l *Ledger) save(ctx context.Context, query string, counts map[sqldb.ID]*co
 		}
 	}
 	if len(changed) == 0 {
-		return nil
+		return
 	}
 	query = fmt.Sprintf(query, strings.Repeat(" WHEN ? THEN ?", len(changed))) + sqldb.Placeholders(len(changed))
-	_, err := l.tx.ExecContext(ctx, query, append(values, args(changed)...)...)
-	return err
+	w.Add(what, query, append(values, args(changed)...)...)
 }

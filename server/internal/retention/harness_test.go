@@ -118,7 +118,9 @@ func (s *scene) settle(id sqldb.ID, x old) {
 	s.w.Exec(`UPDATE task SET state = ?, revision = 2, completed_at = ?, dispatch_state = 0, dispatch_lane = NULL, expire_at = NULL,
 attempt_count = ?, epoch = ?, started_count = ? WHERE id = ?`, x.state, completed, x.attempts, x.attempts, x.attempts, id)
 	err := s.w.DB.Tx(s.Context(), func(tx *sqldb.Tx) error {
-		return task.InsertEvents(s.Context(), tx, []task.Event{{Task: id, Revision: 2, Kind: "ended", At: now}})
+		w := tx.Writes()
+		task.AddEvents(w, []task.Event{{Task: id, Revision: 2, Kind: "ended", At: now}})
+		return w.Run(s.Context())
 	})
 	if err != nil {
 		s.Fatal(err)

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"context"
 	"strings"
 
 	"github.com/orbitkit/orbit/internal/sqldb"
@@ -40,16 +39,15 @@ const insertEvents = `
 INSERT INTO task_event (task_id, revision, kind, attempt_id, credential_id, reason, created_at)
 VALUES `
 
-// InsertEvents appends events, in one statement.
-func InsertEvents(ctx context.Context, tx sqldb.Querier, events []Event) error {
+// AddEvents has events appended, in one statement.
+func AddEvents(w *sqldb.Writes, events []Event) {
 	if len(events) == 0 {
-		return nil
+		return
 	}
 	args := make([]any, 0, len(events)*eventColumns)
 	for i := range events {
 		e := &events[i]
 		args = append(args, e.Task.Arg(), e.Revision, []byte(e.Kind), e.Attempt.Arg(), e.Credential.Arg(), []byte(e.Reason), e.At)
 	}
-	_, err := tx.ExecContext(ctx, strings.TrimSpace(insertEvents)+" "+sqldb.Rows(len(events), eventColumns), args...)
-	return err
+	w.Add("insert events", strings.TrimSpace(insertEvents)+" "+sqldb.Rows(len(events), eventColumns), args...)
 }

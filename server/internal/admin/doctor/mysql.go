@@ -202,7 +202,7 @@ func (e *examiner) connections(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := int64(e.db.Write().Stats().MaxOpenConnections)
+	pool := int64(e.db.MaxConnections())
 	switch {
 	case most < pool:
 		return fail(fmt.Sprintf("set max_connections to at least %d for each node, and some for others", pool),

@@ -216,10 +216,10 @@ func (w *World) insertMany(ctx context.Context, tx *sqldb.Tx, n int, x Task) err
 		args = append(args, w.row(id, x, now, task.DispatchReady, x.Lane().ID(), task.OrderValue(at, x.Priority))...)
 		events = append(events, task.Event{Task: id, Revision: 1, Kind: task.EventAccepted, Credential: w.Credential, At: now})
 	}
-	if _, err := tx.ExecContext(ctx, insertTasks+sqldb.Rows(n, len(args)/n), args...); err != nil {
-		return err
-	}
-	return task.InsertEvents(ctx, tx, events)
+	writes := tx.Writes()
+	writes.Add("insert tasks", insertTasks+sqldb.Rows(n, len(args)/n), args...)
+	task.AddEvents(writes, events)
+	return writes.Run(ctx)
 }
 
 func (w *World) makeKey(ctx context.Context, x Task) error {
@@ -244,10 +244,10 @@ func (w *World) insert(ctx context.Context, tx *sqldb.Tx, id sqldb.ID, x Task) e
 		return err
 	}
 	row := w.row(id, x, now, dispatch, dispatchLane, order)
-	if _, err = tx.ExecContext(ctx, insertTasks+sqldb.Rows(1, len(row)), row...); err != nil {
-		return err
-	}
-	return task.InsertEvents(ctx, tx, []task.Event{{Task: id, Revision: 1, Kind: task.EventAccepted, Credential: w.Credential, At: now}})
+	writes := tx.Writes()
+	writes.Add("insert task", insertTasks+sqldb.Rows(1, len(row)), row...)
+	task.AddEvents(writes, []task.Event{{Task: id, Revision: 1, Kind: task.EventAccepted, Credential: w.Credential, At: now}})
+	return writes.Run(ctx)
 }
 
 // row is what is stored of a new task.

@@ -84,17 +84,14 @@ VALUES `
 	insertedColumns = 15
 )
 
-// InsertAttempts adds new live attempts, with the token of each (0 for none).
-func InsertAttempts(ctx context.Context, tx *sqldb.Tx, attempts []*Attempt, tokens []uint64) error {
+// AddAttempts has new live attempts inserted, with the token of each (0 for none).
+func AddAttempts(w *sqldb.Writes, d *sqldb.Dialect, attempts []*Attempt, tokens []uint64) {
 	args := make([]any, 0, len(attempts)*insertedColumns)
 	for i, a := range attempts {
 		args = append(args, a.ID.Arg(), a.Task.Arg(), a.Number, a.Epoch, a.Namespace.Arg(), a.Application.Arg(), a.Queue.Arg(), a.Process.Arg(), a.Node,
-			a.LeaseMS, a.ClaimedAt, a.State, 1, a.LeaseUntil, tx.Dialect().Uint64(tokens[i]))
+			a.LeaseMS, a.ClaimedAt, a.State, 1, a.LeaseUntil, d.Uint64(tokens[i]))
 	}
-	if _, err := tx.ExecContext(ctx, insertAttempts+sqldb.Rows(len(attempts), insertedColumns), args...); err != nil {
-		return fmt.Errorf("insert attempts: %w", err)
-	}
-	return nil
+	w.Add("insert attempts", insertAttempts+sqldb.Rows(len(attempts), insertedColumns), args...)
 }
 
 const updateStarted = `
@@ -102,16 +99,13 @@ UPDATE attempt
 SET state = ?, lease_until = %s, started_at = ?, timeout_at = %s
 WHERE id IN `
 
-// saveStartedAttempts writes attempts that have been started now.
-func (s *Settlement) saveStartedAttempts(ctx context.Context) error {
+// addStartedAttempts has attempts written that have been started now.
+func (s *Settlement) addStartedAttempts(w *sqldb.Writes) {
 	lease, leases := column(s.started, func(a *Attempt) any { return a.LeaseUntil })
 	timeout, timeouts := column(s.started, func(a *Attempt) any { return a.TimeoutAt })
 	args := slices.Concat([]any{task.AttemptRunning}, leases, []any{s.Now}, timeouts)
-	err := s.updateAttempts(ctx, fmt.Sprintf(updateStarted, lease, timeout), args, s.started, " AND lease_until > "+s.tx.Dialect().Clock)
-	if err != nil {
-		return fmt.Errorf("save started attempts: %w", err)
-	}
-	return nil
+	s.updateAttempts(w, "save started attempts", fmt.Sprintf(updateStarted, lease, timeout), args, s.started,
+		" AND lease_until > "+s.tx.Dialect().Clock)
 }
 
 // An ending group is what ended attempts have in common that are written by one statement.
@@ -143,8 +137,8 @@ WHERE id IN `
 	setResult = `, result = (SELECT t.result FROM task t WHERE t.id = attempt.task_id)`
 )
 
-// saveEnded writes attempts that have ended. Their tasks are written.
-func (s *Settlement) saveEnded(ctx context.Context) error {
+// addEnded has attempts written that have ended, after their tasks.
+func (s *Settlement) addEnded(w *sqldb.Writes) {
 	for g, attempts := range s.endings() {
 		receipt, receipts := column(attempts, func(a *Attempt) any { return orEmpty(a.Receipt) })
 		digest, digests := column(attempts, func(a *Attempt) any { return orEmpty(a.FinishDigest) })
@@ -154,13 +148,9 @@ func (s *Settlement) saveEnded(ctx context.Context) error {
 			result = setResult
 		}
 		args := slices.Concat([]any{task.AttemptEnded, s.Now, g.outcome, []byte(g.answer), g.retryable}, receipts, digests, texts)
-		err := s.updateAttempts(ctx, fmt.Sprintf(updateEnded, receipt, digest, text, result), args, attempts,
+		s.updateAttempts(w, "save ended attempts", fmt.Sprintf(updateEnded, receipt, digest, text, result), args, attempts,
 			" AND (timeout_at IS NULL OR timeout_at > "+s.tx.Dialect().Clock+")")
-		if err != nil {
-			return fmt.Errorf("save ended attempts: %w", err)
-		}
 	}
-	return nil
 }
 
 // orEmpty keeps nil, which would be NULL, out of columns that have none.

@@ -128,10 +128,9 @@ INSERT INTO resource (digest, kind, namespace_id, resource_key, version, holder_
 VALUES `
 )
 
-// Save writes the changed rows in one statement. They exist and are locked, so the
+// AddChanged has the changed rows written in one statement. They exist and are locked, so the
 // upsert never inserts.
-func (keys Keys) Save(ctx context.Context, tx *sqldb.Tx) error {
-	d := tx.Dialect()
+func (keys Keys) AddChanged(w *sqldb.Writes, d *sqldb.Dialect) {
 	var args []any
 	n := 0
 	for _, k := range keys {
@@ -143,14 +142,10 @@ func (keys Keys) Save(ctx context.Context, tx *sqldb.Tx) error {
 		k.changed = false
 	}
 	if n == 0 {
-		return nil
+		return
 	}
-	_, err := tx.ExecContext(ctx, insertKeys+sqldb.Rows(n, keyColumns)+
+	w.Add("save resource keys", insertKeys+sqldb.Rows(n, keyColumns)+
 		d.OnConflict([]string{"digest"}, "version", "holder_task_id", "holder_epoch"), args...)
-	if err != nil {
-		return fmt.Errorf("save resource keys: %w", err)
-	}
-	return nil
 }
 
 func epochOrNull(k *Key) any {

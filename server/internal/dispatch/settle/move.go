@@ -1,7 +1,6 @@
 package settle
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -63,18 +62,15 @@ const (
 	resultEach    = ` WHEN ? THEN ?`
 )
 
-// saveMoves writes all moves.
-func (s *Settlement) saveMoves(ctx context.Context) error {
+// addMoves has all moves written.
+func (s *Settlement) addMoves(w *sqldb.Writes) {
 	for m, ids := range s.moves {
 		query, args := m.statement(s.Now)
 		if m.result {
 			query, args = s.withResults(query, args, ids)
 		}
-		if err := s.updateTasks(ctx, query, args, ids); err != nil {
-			return fmt.Errorf("move tasks to %v: %w", m.to, err)
-		}
+		s.updateTasks(w, fmt.Sprintf("move tasks to %v", m.to), query, args, ids)
 	}
-	return nil
 }
 
 // withResults has a statement set the result of each task, too.

@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -78,7 +79,7 @@ func recall(tx *sqldb.Tx, hints Hints, attempts []sqldb.ID) *Settlement {
 const Freshness = 800 * time.Millisecond
 
 // checkFreshness has what took too long judged anew, under locks.
-func (s *Settlement) checkFreshness(context.Context) error {
+func (s *Settlement) checkFreshness() error {
 	if s.remembered != nil && time.Since(s.recalled) > Freshness {
 		return errChanged
 	}
@@ -117,12 +118,12 @@ func (s *Settlement) prepare(ctx context.Context) error {
 	return nil
 }
 
-// updateTasks runs an update that ends in "WHERE id IN" for locked or remembered tasks.
-func (s *Settlement) updateTasks(ctx context.Context, query string, args []any, ids []sqldb.ID) error {
+// updateTasks has an update run that ends in "WHERE id IN" for locked or remembered tasks.
+func (s *Settlement) updateTasks(w *sqldb.Writes, what, query string, args []any, ids []sqldb.ID) {
 	query, args = query+sqldb.Placeholders(len(ids)), append(args, IDArgs(ids)...)
 	if s.remembered == nil {
-		_, err := s.tx.ExecContext(ctx, query, args...)
-		return err
+		w.Add(what, query, args...)
+		return
 	}
 	var attempts []sqldb.ID
 	states, revisions := make(map[any]bool), make(map[any]bool)
@@ -136,13 +137,13 @@ func (s *Settlement) updateTasks(ctx context.Context, query string, args []any, 
 		" AND state IN " + sqldb.Placeholders(len(states)) + " AND revision IN " + sqldb.Placeholders(len(revisions))
 	args = append(args, IDArgs(attempts)...)
 	args = slices.AppendSeq(slices.AppendSeq(args, maps.Keys(states)), maps.Keys(revisions))
-	return s.updateAll(ctx, query, args, len(ids))
+	w.AddMatching(len(ids), what, query, args...)
 }
 
-// updateAttempts runs an update that ends in "WHERE id IN" for locked or remembered
+// updateAttempts has an update run that ends in "WHERE id IN" for locked or remembered
 // attempts. Still completes the condition under which remembered ones are what they were,
 // beside their state. It reads the clock anew: their tasks may have been waited for.
-func (s *Settlement) updateAttempts(ctx context.Context, query string, args []any, attempts []*Attempt, still string) error {
+func (s *Settlement) updateAttempts(w *sqldb.Writes, what, query string, args []any, attempts []*Attempt, still string) {
 	query += sqldb.Placeholders(len(attempts))
 	states := make(map[any]bool)
 	for _, a := range attempts {
@@ -150,24 +151,21 @@ func (s *Settlement) updateAttempts(ctx context.Context, query string, args []an
 		states[s.remembered[a.Task].running] = true
 	}
 	if s.remembered == nil {
-		_, err := s.tx.ExecContext(ctx, query, args...)
-		return err
+		w.Add(what, query, args...)
+		return
 	}
 	query += " AND state IN " + sqldb.Placeholders(len(states)) + still
 	args = slices.AppendSeq(args, maps.Keys(states))
-	return s.updateAll(ctx, query, args, len(attempts))
+	w.AddMatching(len(attempts), what, query, args...)
 }
 
-// updateAll runs an update that must match n rows. It changes each row that it matches, so
-// the engines agree on how many these are.
-func (s *Settlement) updateAll(ctx context.Context, query string, args []any, n int) error {
-	result, err := s.tx.ExecContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	matched, err := result.RowsAffected()
-	if err == nil && matched != int64(n) {
-		err = errChanged
+// write carries writes out. An update that matches fewer rows tells that a remembered one has
+// changed.
+func (s *Settlement) write(ctx context.Context, w *sqldb.Writes) error {
+	err := w.Run(ctx)
+	var mismatch *sqldb.MismatchError
+	if errors.As(err, &mismatch) {
+		return errChanged
 	}
 	return err
 }

@@ -398,24 +398,26 @@ func (s *Settlement) moveOf(t *Task, c task.Change, e Ending) move {
 // Flush writes everything, in the order of locks, and returns the lanes that have a READY
 // task more, the timer's among them if a task waits there.
 func (s *Settlement) Flush(ctx context.Context) (lanes []int64, err error) {
-	for _, write := range []func(context.Context) error{s.prepare, s.saveStarted, s.saveMoves, s.saveEnded, s.checkFreshness} {
-		if err := write(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.keys.Save(ctx, s.tx); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
+	w := s.tx.Writes()
+	s.addStarted(w)
+	s.addMoves(w)
+	s.addEnded(w)
+	s.keys.AddChanged(w, s.tx.Dialect())
 	if s.quota != nil {
-		if err := s.quota.Save(ctx); err != nil {
-			return nil, err
-		}
+		s.quota.AddChanged(w)
+	}
+	task.AddEvents(w, s.events)
+	if err := s.write(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := s.checkFreshness(); err != nil {
+		return nil, err
 	}
 	if lanes, err = s.promote(ctx); err != nil {
 		return nil, err
-	}
-	if err := task.InsertEvents(ctx, s.tx, s.events); err != nil {
-		return nil, fmt.Errorf("insert events: %w", err)
 	}
 	lanes = append(lanes, s.readied()...)
 	slices.Sort(lanes)
@@ -427,18 +429,16 @@ UPDATE task
 SET state = 3, revision = revision + 1, updated_at = ?, started_count = started_count + 1, unstarted_count = 0
 WHERE id IN `
 
-func (s *Settlement) saveStarted(ctx context.Context) error {
+func (s *Settlement) addStarted(w *sqldb.Writes) {
 	if len(s.started) == 0 {
-		return nil
+		return
 	}
 	var ids []sqldb.ID
 	for _, a := range s.started {
 		ids = append(ids, a.Task)
 	}
-	if err := s.updateTasks(ctx, startTasks, []any{s.Now}, ids); err != nil {
-		return fmt.Errorf("start tasks: %w", err)
-	}
-	return s.saveStartedAttempts(ctx)
+	s.updateTasks(w, "start tasks", startTasks, []any{s.Now}, ids)
+	s.addStartedAttempts(w)
 }
 
 // readied returns the lanes of tasks that were moved into the claim index.
