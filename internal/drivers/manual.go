@@ -34,7 +34,11 @@ type mysqlConn interface {
 
 const autocommitOff = ", SESSION autocommit = 0"
 
-var errOutside = errors.New("a statement on a connection for transactions is outside of one")
+var (
+	errOutside = errors.New("a statement on a connection for transactions is outside of one")
+	// errSeveral rolls back what nobody has meant, should a value ever end its statement.
+	errSeveral = errors.New("a statement was carried out as several")
+)
 
 // BeginTx implements [driver.ConnBeginTx].
 func (c *manualConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
@@ -77,10 +81,17 @@ func (c *manualConn) ExecContext(ctx context.Context, query string, args []drive
 	affected := c.affected
 	c.affected = nil
 	result, err := c.mysqlConn.ExecContext(ctx, query, args)
-	if several, ok := result.(mysql.Result); ok && affected != nil {
-		*affected = several.AllRowsAffected()
+	if err != nil {
+		return nil, err
 	}
-	return result, err
+	each := result.(mysql.Result).AllRowsAffected()
+	switch {
+	case affected != nil:
+		*affected = each
+	case len(each) > 1:
+		return nil, errSeveral
+	}
+	return result, nil
 }
 
 // CheckNamedValue implements [driver.NamedValueChecker].

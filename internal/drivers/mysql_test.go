@@ -95,6 +95,34 @@ func TestTransactionsBeginByThemselvesAndEnd(t *testing.T) {
 	}
 }
 
+// Several statements at once are for those who say so. What else is sent as one and is
+// several, as an injection would be, fails with its transaction.
+func TestSeveralStatementsAreNotTakenForOne(t *testing.T) {
+	for _, engine := range mysqlEngines {
+		t.Run(engine, func(t *testing.T) {
+			db := dbtest.Open(t, engine)
+			if _, err := db.Write().ExecContext(t.Context(), "CREATE TABLE thing (x INT NOT NULL PRIMARY KEY)"); err != nil {
+				t.Fatal(err)
+			}
+			const two = "INSERT INTO thing (x) VALUES (1); INSERT INTO thing (x) VALUES (2)"
+			err := db.Tx(t.Context(), func(tx *sqldb.Tx) error {
+				_, err := tx.ExecContext(t.Context(), two)
+				return err
+			})
+			if err == nil || !strings.Contains(err.Error(), "as several") {
+				t.Errorf("two statements in a transaction = %v, want them refused", err)
+			}
+			if _, err := db.Write().ExecContext(t.Context(), two); err == nil {
+				t.Error("two statements were carried out where each is sent alone")
+			}
+			var n int
+			if err := db.Read().QueryRow("SELECT COUNT(*) FROM thing").Scan(&n); err != nil || n != 0 {
+				t.Errorf("%d rows were written (%v), want none", n, err)
+			}
+		})
+	}
+}
+
 func TestConnectionsAreStrictAndInUTC(t *testing.T) {
 	for _, engine := range mysqlEngines {
 		t.Run(engine, func(t *testing.T) {
