@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -55,8 +56,8 @@ func (tx *Tx) Now(ctx context.Context) (int64, error) {
 }
 
 // Tx runs f in a transaction and commits it. Any error of f rolls back. After a
-// deadlock, a lock wait timeout, a record changed since it was read, a busy SQLite file,
-// or an ErrAgain of f, the whole of f runs again a bounded number of times. An error that wraps
+// deadlock, a lock wait timeout, a record changed since it was read, a busy SQLite file, a
+// connection that had ended before a statement was sent, or an ErrAgain of f, the whole of f runs again a bounded number of times. An error that wraps
 // ErrUnknownCommit means that the transaction may have committed; every other error
 // means that it has not.
 func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
@@ -79,8 +80,11 @@ func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
 	return fmt.Errorf("gave up after %d tries: %w", maxTries, err)
 }
 
+// runsAgain reports whether a transaction that is certainly not in force may succeed anew.
+// With driver.ErrBadConn the engine has not seen the statement: a connection that ended while
+// it was idle is found out by the first one.
 func (db *DB) runsAgain(err error) bool {
-	return errors.Is(err, ErrAgain) || db.dialect.Transient(err)
+	return errors.Is(err, ErrAgain) || errors.Is(err, driver.ErrBadConn) || db.dialect.Transient(err)
 }
 
 // TxResolve is Tx for a transaction that wrote an identity: if the answer to COMMIT is
