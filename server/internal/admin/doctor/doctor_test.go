@@ -204,7 +204,7 @@ func TestSettingsOfAServerAreJudged(t *testing.T) {
 	db := dbtest.Open(t, dbtest.SQLite).DB // asked for the size of its pool only
 	db.Write().SetMaxOpenConns(32)
 	run := func(vars map[string]string, name string) Level {
-		e := &examiner{db: sqldb.New(sqldb.MySQL, db.Write(), db.Read()), vars: vars}
+		e := &examiner{db: sqldb.New(sqldb.MySQL, db.Write(), db.Write()), vars: vars}
 		for _, c := range e.mysqlChecks() {
 			if c.name == name {
 				return e.run(t.Context(), c)[0].Level
