@@ -256,18 +256,31 @@ type wireItemAnswer[D any] struct {
 func (r *reply) batchAnswer(n int) BatchAnswer {
 	b := BatchAnswer{Status: r.status, RequestID: r.requestID}
 	b.RetryAfter, b.HasRetryAfter = r.retryAfter()
-	type items struct {
-		Items []wireItemAnswer[*wireReceipt] `json:"items"`
+	if b.Items = r.acceptedBatch(n); b.Items != nil {
+		return b
 	}
-	if known := openAs[items](r); known != nil && len(known.Items) == n && b.Status == http.StatusOK {
-		b.Items = make([]Answer, n)
-		for i := range known.Items {
-			b.Items[i] = itemAnswer(&known.Items[i], b.RequestID, known.Items[i].Data != nil, (*Answer).acceptItem)
-		}
+	if b.Items = r.wholeBatch(n); b.Items != nil {
 		return b
 	}
 	r.batchAnswerApart(&b, n)
 	return b
+}
+
+// wholeBatch reads the answer to a batch in one go, and returns nil if anything of it cannot
+// be read.
+func (r *reply) wholeBatch(n int) []Answer {
+	type items struct {
+		Items []wireItemAnswer[*wireReceipt] `json:"items"`
+	}
+	known := openAs[items](r)
+	if known == nil || len(known.Items) != n || r.status != http.StatusOK {
+		return nil
+	}
+	answers := make([]Answer, n)
+	for i := range known.Items {
+		answers[i] = itemAnswer(&known.Items[i], r.requestID, known.Items[i].Data != nil, (*Answer).acceptItem)
+	}
+	return answers
 }
 
 // batchAnswerApart reads the items one by one: one that cannot be read leaves the others
