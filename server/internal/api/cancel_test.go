@@ -392,11 +392,9 @@ func TestConcurrentCancelsWithOneKey(t *testing.T) {
 	})
 }
 
-// holdUntilUsed waits until as many users hold a connection of the write pool, or wait for
-// one.
+// holdUntilUsed waits until as many users hold a connection for transactions, or wait for one.
 func holdUntilUsed(faults *dbfault.Faults, users int) {
-	pool := faults.DB.Write()
-	for s := pool.Stats(); s.InUse+int(s.WaitCount) < users; s = pool.Stats() {
+	for s := faults.DB.TxStats(); s.InUse+int(s.WaitCount) < users; s = faults.DB.TxStats() {
 		time.Sleep(time.Millisecond)
 	}
 }
