@@ -76,13 +76,13 @@ var attempts = []act{
 		check: claimedOnce,
 	},
 	{
-		name: "start", calls: 5,
+		name: "start", calls: 3,
 		before: func(s *sweep) { s.lease(false) },
 		do:     start,
 		check:  isRunning,
 	},
 	{
-		name: "start of what the node does not remember", calls: 7,
+		name: "start of what the node does not remember", calls: 6,
 		before: func(s *sweep) { s.lease(false); s.forget() },
 		do:     start,
 		check:  isRunning,
