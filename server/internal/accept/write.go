@@ -30,14 +30,14 @@ func write(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, members []*mem
 	if err := insertIdentities(ctx, tx, members); err != nil {
 		return err
 	}
-	kept, err := refuse(ctx, tx, modes, members)
+	w := tx.Writes()
+	kept, err := refuse(ctx, tx, w, modes, members)
 	if err != nil {
 		return err
 	}
 	if err := place(ctx, tx, kept); err != nil {
 		return err
 	}
-	w := tx.Writes()
 	addTasks(w, kept)
 	addEvents(w, kept)
 	addAudits(w, kept)
@@ -81,14 +81,14 @@ var errAllRefused = errors.New("every member was refused")
 // refuse holds members to the rules of the moment, first to the times and then to the
 // quotas of application and queue, and takes back the identities of those that break one.
 // It returns the others. The last places of a quota go to the members that came first.
-func refuse(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, members []*member) ([]*member, error) {
+func refuse(ctx context.Context, tx *sqldb.Tx, w *sqldb.Writes, modes *quota.Modes, members []*member) ([]*member, error) {
 	var timely []*member
 	for _, m := range members {
 		if m.draft.refused = m.Submission.CheckAt(sqldb.Time(m.draft.now)); m.draft.refused == nil {
 			timely = append(timely, m)
 		}
 	}
-	if err := admit(ctx, tx, modes, timely); err != nil {
+	if err := admit(ctx, tx, w, modes, timely); err != nil {
 		return nil, err
 	}
 	kept := slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.draft.refused != nil })
@@ -113,8 +113,8 @@ func takeBack(ctx context.Context, tx *sqldb.Tx, members []*member) error {
 	return nil
 }
 
-// admit counts members, which are in order of arrival, in their quotas.
-func admit(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, members []*member) error {
+// admit counts members, which are in order of arrival, in their quotas, which it locks.
+func admit(ctx context.Context, tx *sqldb.Tx, w *sqldb.Writes, modes *quota.Modes, members []*member) error {
 	queues := make([]sqldb.ID, len(members))
 	for i, m := range members {
 		queues[i] = m.Queue
@@ -126,9 +126,8 @@ func admit(ctx context.Context, tx *sqldb.Tx, modes *quota.Modes, members []*mem
 	for _, m := range members {
 		m.draft.refused = ledger.Admit(m.Queue)
 	}
-	w := tx.Writes()
 	ledger.AddChanged(w)
-	return w.Run(ctx)
+	return nil
 }
 
 const insertTask = `
