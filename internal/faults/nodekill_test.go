@@ -55,7 +55,7 @@ func (s *scene) startDoomed(name, column string, before bool) *doomed {
 	return d
 }
 
-var writesAttempts = regexp.MustCompile(`^\s*(INSERT INTO|UPDATE) attempt\s`)
+var writesAttempts = regexp.MustCompile(`(^|;)\s*(INSERT INTO|UPDATE) attempt\s`) // they travel with others
 
 // Statements of the transactions, by a column that no transaction before them writes.
 const (
