@@ -94,18 +94,7 @@ func (s statement) size() int {
 
 func (w *Writes) run(ctx context.Context, statements []statement) error {
 	if len(statements) == 1 {
-		s := statements[0]
-		result, err := w.tx.ExecContext(ctx, s.query, s.args...)
-		if err == nil && s.rows >= 0 {
-			var n int64
-			if n, err = result.RowsAffected(); err == nil {
-				return s.matches(n)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.what, err)
-		}
-		return nil
+		return statements[0].run(ctx, w.tx)
 	}
 	var (
 		what, queries []string
@@ -127,6 +116,22 @@ func (w *Writes) run(ctx context.Context, statements []statement) error {
 		}
 	}
 	return nil
+}
+
+// run carries a statement out by itself.
+func (s statement) run(ctx context.Context, tx *Tx) error {
+	result, err := tx.ExecContext(ctx, s.query, s.args...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.what, err)
+	}
+	if s.rows < 0 {
+		return nil
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.what, err)
+	}
+	return s.matches(n)
 }
 
 func (s statement) matches(n int64) error {
