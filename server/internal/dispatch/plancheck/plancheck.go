@@ -106,7 +106,8 @@ func checkPlan(t *testing.T, db *dbtest.DB, q Query, on string) {
 		t.Errorf("%s, %s: %v", q.Name, on, err)
 		return
 	}
-	if !slices.ContainsFunc(plan, func(line string) bool { return strings.Contains(line, usedAs(db, q)) }) {
+	used := func(line string) bool { return strings.Contains(line, usedAs(db, q)) || q.Rows > 0 && foundNone(line) }
+	if !slices.ContainsFunc(plan, used) {
 		t.Errorf("%s, %s: does not use %s:\n%s", q.Name, on, q.Index, strings.Join(plan, "\n"))
 	}
 	for _, line := range plan {
@@ -126,6 +127,9 @@ func checkPlan(t *testing.T, db *dbtest.DB, q Query, on string) {
 // expected to read more rows than so many. SQLite tells no numbers: by a unique key it reads
 // a row for each value.
 func readsMore(line string, most int) bool {
+	if foundNone(line) {
+		return false
+	}
 	if strings.Contains(line, "SCAN ") || strings.Contains(line, "type=ALL ") || strings.Contains(line, "type=index ") {
 		return true
 	}
@@ -134,6 +138,10 @@ func readsMore(line string, most int) bool {
 	rows, err := strconv.Atoi(text)
 	return told && (err != nil || rows > most)
 }
+
+// foundNone reports whether a plan ends before it begins: the one row with a primary key is
+// not there.
+func foundNone(line string) bool { return strings.Contains(line, "const table") }
 
 // usedAs is what a line of a plan has if it reads the query's index. That the index could be
 // used is not enough: MySQL names such ones too.
