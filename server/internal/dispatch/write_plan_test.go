@@ -86,16 +86,18 @@ type wayToFinish struct {
 	giveBack bool // they are not started
 }
 
-var waysToFinish = func() (ways []wayToFinish) {
-	succeed := dispatch.Finish{Outcome: task.OutcomeSucceeded, Result: []byte(`{"ok":true}`)}
-	retry := dispatch.Finish{Outcome: task.OutcomeFailed, Retryable: true, Error: []byte("busy")}
-	for _, forget := range []bool{false, true} {
-		for _, outcomes := range [][]dispatch.Finish{{succeed}, {retry}, {succeed, retry}} {
-			ways = append(ways, wayToFinish{outcomes: outcomes, forget: forget})
-		}
+var (
+	succeed = dispatch.Finish{Outcome: task.OutcomeSucceeded, Result: []byte(`{"ok":true}`)}
+	retry   = dispatch.Finish{Outcome: task.OutcomeFailed, Retryable: true, Error: []byte("busy")}
+
+	waysToFinish = []wayToFinish{
+		{outcomes: []dispatch.Finish{succeed}},
+		{outcomes: []dispatch.Finish{retry}},
+		{outcomes: []dispatch.Finish{succeed, retry}},
+		{outcomes: []dispatch.Finish{succeed, retry}, forget: true},
+		{giveBack: true},
 	}
-	return append(ways, wayToFinish{giveBack: true})
-}()
+)
 
 func settleBatch(t *testing.T, n node, taker dispatch.Taker, lane dispatch.Lane, way wayToFinish) {
 	t.Helper()
