@@ -102,7 +102,8 @@ func (s *Settlement) prepare(ctx context.Context) error {
 	if len(s.moves) < 2 && len(s.endings()) < 2 {
 		return nil
 	}
-	for _, rows := range []struct { // with a column of no index: MySQL rather goes through all of one that has all columns
+	// They read a column that no index has: MySQL rather goes through all of one that has all columns.
+	for _, rows := range []struct {
 		query string
 		ids   []sqldb.ID
 	}{
@@ -120,7 +121,7 @@ func (s *Settlement) prepare(ctx context.Context) error {
 
 // ByID completes a statement that ends in "id IN" for n ids, with what has it find its
 // rows by them in place of {by}. In a small table the optimizers rather go through all rows:
-// then it would lock, and wait for, those of others.
+// then an update looks at those of others, too, and a lock waits for them.
 func ByID(d *sqldb.Dialect, query string, n int) string {
 	by := ""
 	if d != sqldb.SQLite { // which has no such locks, and another name for the index
