@@ -66,9 +66,16 @@ func recordBatches(t *testing.T, db *dbtest.DB) (queries []plancheck.Query) {
 				settleBatch(t, n, w.Taker(size, x.Lane()), x.Lane(), way)
 			}
 		}
+		x.Key, size = "k", 3 // of which one gets the key, and the others are parked
+		w.Submit(x)
+		w.Flood(size-1, x)
+		taker := w.Taker(size, x.Lane())
+		ref := refOf(taker, claimOne(t, n, taker, x.Lane()))
+		mustStart(t, n, ref)
+		finish(t, n, success(ref))
 	})
 	for _, part := range []string{
-		"attempt_id = CASE id", "lease_until = CASE", "progress = CASE", "started_count = started_count + 1", "SET state = ?, lease_until", "completed_at = ?", "order_value = CASE", "dispatch_lane = CASE",
+		"attempt_id = CASE id", "lease_until = CASE", "progress = CASE", "SET dispatch_state = 3", "SET dispatch_state = 1", "started_count = started_count + 1", "SET state = ?, lease_until", "completed_at = ?", "order_value = CASE", "dispatch_lane = CASE",
 		"SET state = ?, live = NULL", "result = CASE id", "result = (SELECT", "AND revision IN", "AND lease_until >", "OR timeout_at >", "FOR UPDATE",
 	} {
 		found := slices.ContainsFunc(queries, func(q plancheck.Query) bool { return strings.Contains(q.SQL, part) })
