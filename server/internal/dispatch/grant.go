@@ -22,12 +22,12 @@ func (c *claim) committed(ctx context.Context, q sqldb.Querier) (bool, error) {
 }
 
 const parkTasks = `
-UPDATE task
+UPDATE task{by}
 SET dispatch_state = 3, dispatch_lane = NULL
 WHERE id IN `
 
 const leaseTasks = `
-UPDATE task
+UPDATE task{by}
 SET attempt_id = CASE id%s END, state = 2, revision = revision + 1, updated_at = ?, epoch = epoch + 1, attempt_count = attempt_count + 1,
     dispatch_state = 0, dispatch_lane = NULL, expire_at = NULL
 WHERE id IN `
@@ -35,7 +35,7 @@ WHERE id IN `
 // write makes everything true that was decided.
 func (c *claim) write(ctx context.Context) error {
 	w := c.tx.Writes()
-	addUpdate(w, "park tasks", parkTasks, nil, c.parked)
+	addUpdate(w, c.tx.Dialect(), "park tasks", parkTasks, nil, c.parked)
 	if len(c.taken) == 0 {
 		return w.Run(ctx)
 	}
@@ -47,7 +47,7 @@ func (c *claim) write(ctx context.Context) error {
 	c.keys.AddChanged(w, c.tx.Dialect())
 	settle.AddAttempts(w, c.tx.Dialect(), attempts, tokens)
 	lease := fmt.Sprintf(leaseTasks, strings.Repeat(" WHEN ? THEN ?", len(attempts)))
-	addUpdate(w, "lease tasks", lease, append(args, c.now), tasks)
+	addUpdate(w, c.tx.Dialect(), "lease tasks", lease, append(args, c.now), tasks)
 	task.AddEvents(w, events)
 	if err := w.Run(ctx); err != nil {
 		return err
@@ -55,9 +55,9 @@ func (c *claim) write(ctx context.Context) error {
 	return readPayloads(ctx, c.tx, c.grants)
 }
 
-func addUpdate(w *sqldb.Writes, what, query string, args []any, ids []sqldb.ID) {
+func addUpdate(w *sqldb.Writes, d *sqldb.Dialect, what, query string, args []any, ids []sqldb.ID) {
 	if len(ids) > 0 {
-		w.Add(what, query+sqldb.Placeholders(len(ids)), append(args, settle.IDArgs(ids)...)...)
+		w.Add(what, settle.ByID(d, query, len(ids)), append(args, settle.IDArgs(ids)...)...)
 	}
 }
 

@@ -197,24 +197,25 @@ func glanceAtTasks(ctx context.Context, tx *sqldb.Tx, refs []Ref) (map[sqldb.ID]
 	return glances, nil
 }
 
+// By live, which has an index, SQLite would go through all attempts that live.
 const renewLeases = `
-UPDATE attempt
+UPDATE attempt{by}
 SET lease_until = CASE WHEN timeout_at < ? THEN timeout_at WHEN lease_until > ? THEN lease_until ELSE ? END
-WHERE live = 1 AND id IN `
+WHERE state <> 3 AND id IN `
 
 func (d *Dispatcher) saveLeases(ctx context.Context, tx *sqldb.Tx, attempts []sqldb.ID, until int64) error {
 	if len(attempts) == 0 {
 		return nil
 	}
 	args := append([]any{until, until, until}, settle.IDArgs(attempts)...)
-	if _, err := tx.ExecContext(ctx, renewLeases+sqldb.Placeholders(len(attempts)), args...); err != nil {
+	if _, err := tx.ExecContext(ctx, settle.ByID(tx.Dialect(), renewLeases, len(attempts)), args...); err != nil {
 		return fmt.Errorf("save leases: %w", err)
 	}
 	return nil
 }
 
 const saveProgress = `
-UPDATE attempt
+UPDATE attempt{by}
 SET progress_at = ?, progress = CASE id%s ELSE progress END
 WHERE id IN `
 
@@ -232,8 +233,8 @@ func (x *extension) saveProgress(ctx context.Context, tx *sqldb.Tx, renewals []R
 	if len(list) == 0 {
 		return nil
 	}
-	query := fmt.Sprintf(saveProgress, strings.Repeat(" WHEN ? THEN ?", len(list)))
-	_, err := tx.ExecContext(ctx, query+sqldb.Placeholders(len(list)), append(args, settle.IDArgs(list)...)...)
+	query := settle.ByID(tx.Dialect(), fmt.Sprintf(saveProgress, strings.Repeat(" WHEN ? THEN ?", len(list))), len(list))
+	_, err := tx.ExecContext(ctx, query, append(args, settle.IDArgs(list)...)...)
 	if err != nil {
 		return fmt.Errorf("save progress: %w", err)
 	}

@@ -26,16 +26,21 @@ type Query struct {
 	Table string // as the plan names it
 	Index string
 	Sorts bool // it may sort
+	Rows  int  // if positive: every table is read by an index, and no more rows than so many of it
 }
 
+// Primary is the Index of queries that go by the primary key of a table, which is no integer.
+const Primary = "PRIMARY"
+
 // Run holds queries to their indexes, on an empty table, where statistics tell
-// nothing, and on a full one.
-func Run(t *testing.T, db *dbtest.DB, queries []Query) {
+// nothing, and on a full one. Statements of fill are run in between, when the table of tasks
+// is full.
+func Run(t *testing.T, db *dbtest.DB, queries []Query, fill ...string) {
 	t.Helper()
 	for _, q := range queries {
 		checkPlan(t, db, q, "empty table")
 	}
-	fillForPlans(t, db)
+	fillForPlans(t, db, fill)
 	for _, q := range queries {
 		checkPlan(t, db, q, "full table")
 	}
@@ -43,7 +48,7 @@ func Run(t *testing.T, db *dbtest.DB, queries []Query) {
 
 // fillForPlans makes tasks: a tenth READY over 50 lanes, the others done, DELAYED or
 // parked, by doubling what is there.
-func fillForPlans(t *testing.T, db *dbtest.DB) {
+func fillForPlans(t *testing.T, db *dbtest.DB, more []string) {
 	t.Helper()
 	rows := planRows
 	if text := os.Getenv("ORBIT_TEST_PLAN_ROWS"); text != "" {
@@ -80,7 +85,12 @@ VALUES `
 			t.Fatalf("fill: %v", err)
 		}
 	}
-	analyze := "ANALYZE TABLE task"
+	for _, statement := range more {
+		if _, err := db.Write().Exec(statement); err != nil {
+			t.Fatalf("fill: %v", err)
+		}
+	}
+	analyze := "ANALYZE TABLE task, attempt"
 	if db.Engine == dbtest.SQLite {
 		analyze = "ANALYZE"
 	}
@@ -96,7 +106,8 @@ func checkPlan(t *testing.T, db *dbtest.DB, q Query, on string) {
 		t.Errorf("%s, %s: %v", q.Name, on, err)
 		return
 	}
-	if !slices.ContainsFunc(plan, func(line string) bool { return strings.Contains(line, usedAs(db, q.Index)) }) {
+	used := func(line string) bool { return strings.Contains(line, usedAs(db, q)) || q.Rows > 0 && foundNone(line) }
+	if !slices.ContainsFunc(plan, used) {
 		t.Errorf("%s, %s: does not use %s:\n%s", q.Name, on, q.Index, strings.Join(plan, "\n"))
 	}
 	for _, line := range plan {
@@ -106,19 +117,44 @@ func checkPlan(t *testing.T, db *dbtest.DB, q Query, on string) {
 		if !q.Sorts && (strings.Contains(line, "filesort") || strings.Contains(line, "TEMP B-TREE")) {
 			t.Errorf("%s, %s: sorts:\n%s", q.Name, on, line)
 		}
+		if q.Rows > 0 && readsMore(line, q.Rows) {
+			t.Errorf("%s, %s: reads more than %d rows, or not by their index:\n%s", q.Name, on, q.Rows, line)
+		}
 	}
 }
 
-// usedAs is what a line of a plan has if it reads index. That the index could be used is not
-// enough: MySQL names such ones too.
-func usedAs(db *dbtest.DB, index string) string {
+// readsMore reports whether a line of a plan reads a table from one end to the other, or is
+// expected to read more rows than so many. SQLite tells no numbers: by a unique key it reads
+// a row for each value.
+func readsMore(line string, most int) bool {
+	if foundNone(line) {
+		return false
+	}
+	if strings.Contains(line, "SCAN ") || strings.Contains(line, "type=ALL ") || strings.Contains(line, "type=index ") {
+		return true
+	}
+	_, after, told := strings.Cut(line, " rows=")
+	text, _, _ := strings.Cut(after, " ")
+	rows, err := strconv.Atoi(text)
+	return told && (err != nil || rows > most)
+}
+
+// foundNone reports whether a plan ends before it begins: the one row with a primary key is
+// not there.
+func foundNone(line string) bool { return strings.Contains(line, "const table") }
+
+// usedAs is what a line of a plan has if it reads the query's index. That the index could be
+// used is not enough: MySQL names such ones too.
+func usedAs(db *dbtest.DB, q Query) string {
 	switch {
 	case db.Engine != dbtest.SQLite:
-		return " key=" + index + " "
-	case index == "INTEGER PRIMARY KEY":
-		return "USING " + index
+		return " key=" + q.Index + " "
+	case q.Index == Primary:
+		return "INDEX sqlite_autoindex_" + q.Table + "_1 (id=?)"
+	case q.Index == "INTEGER PRIMARY KEY":
+		return "USING " + q.Index
 	}
-	return "INDEX " + index
+	return "INDEX " + q.Index
 }
 
 // Explain returns the plan of a query, a line per table, of name=value pairs. The tabular form is asked for by

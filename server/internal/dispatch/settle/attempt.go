@@ -43,7 +43,7 @@ const selectAttempts = `
 SELECT id, task_id, number, epoch, namespace_id, application_id, queue_id, process_id, node_id, state,
        lease_until, lease_ms, claimed_at, started_at, timeout_at, ended_at, COALESCE(outcome, 0),
        receipt, finish_digest, finish_answer
-FROM attempt
+FROM attempt{by}
 WHERE id IN `
 
 // LockAttempts reads and locks attempts in the order of their ids. Missing ones are
@@ -53,7 +53,7 @@ func LockAttempts(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (map[sqldb.
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.QueryContext(ctx, selectAttempts+sqldb.Placeholders(len(ids))+" ORDER BY id"+tx.Dialect().ForUpdate, IDArgs(ids)...)
+	rows, err := tx.QueryContext(ctx, ByID(tx.Dialect(), selectAttempts, len(ids))+" ORDER BY id"+tx.Dialect().ForUpdate, IDArgs(ids)...)
 	if err != nil {
 		return nil, fmt.Errorf("lock attempts: %w", err)
 	}
@@ -95,7 +95,7 @@ func AddAttempts(w *sqldb.Writes, d *sqldb.Dialect, attempts []*Attempt, tokens 
 }
 
 const updateStarted = `
-UPDATE attempt
+UPDATE attempt{by}
 SET state = ?, lease_until = %s, started_at = ?, timeout_at = %s
 WHERE id IN `
 
@@ -128,7 +128,7 @@ func (s *Settlement) endings() map[endingGroup][]*Attempt {
 
 const (
 	updateEnded = `
-UPDATE attempt
+UPDATE attempt{by}
 SET state = ?, live = NULL, ended_at = ?, outcome = ?, finish_answer = ?, retryable = ?,
     receipt = %s, finish_digest = %s, error_text = %s%s
 WHERE id IN `

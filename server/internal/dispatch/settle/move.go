@@ -32,7 +32,7 @@ func (ms *moves) add(m move, id sqldb.ID) {
 // reads a column stands before the one that changes it.
 const (
 	endTasks = `
-UPDATE task
+UPDATE task{by}
 SET state = ?, revision = revision + 1, updated_at = ?, completed_at = ?, attempt_id = NULL,
     effect_uncertain = ?, unstarted_count = unstarted_count + ?,
     dispatch_state = 0, dispatch_lane = NULL, expire_at = NULL
@@ -41,14 +41,14 @@ WHERE id IN `
 	expireAt = `CASE WHEN start_deadline_at < deadline_at THEN start_deadline_at ELSE deadline_at END`
 
 	requeueTasks = `
-UPDATE task
+UPDATE task{by}
 SET state = ?, revision = revision + 1, updated_at = ?, attempt_id = NULL,
     effect_uncertain = ?, unstarted_count = unstarted_count + ?, expire_at = ` + expireAt + `,
     dispatch_state = ?, dispatch_lane = CASE WHEN ? THEN lane END
 WHERE id IN `
 
 	delayTasks = `
-UPDATE task
+UPDATE task{by}
 SET order_value = CASE WHEN ? > 0 THEN ? ELSE available_at END,
     available_at = CASE WHEN ? > 0 THEN ? ELSE available_at END,
     state = ?, revision = revision + 1, updated_at = ?, attempt_id = NULL,

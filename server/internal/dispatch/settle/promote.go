@@ -167,7 +167,7 @@ func (s *Settlement) nextLane(ctx context.Context, h parked) (next parked, more 
 }
 
 const promoteTasks = `
-UPDATE task
+UPDATE task{by}
 SET dispatch_state = 1, dispatch_lane = lane
 WHERE dispatch_state = 3 AND id IN `
 
@@ -176,7 +176,7 @@ func (s *Settlement) letGo(ctx context.Context, ids []sqldb.ID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if _, err := s.tx.ExecContext(ctx, promoteTasks+sqldb.Placeholders(len(ids)), IDArgs(ids)...); err != nil {
+	if _, err := s.tx.ExecContext(ctx, ByID(s.tx.Dialect(), promoteTasks, len(ids)), IDArgs(ids)...); err != nil {
 		return fmt.Errorf("promote parked tasks: %w", err)
 	}
 	return nil

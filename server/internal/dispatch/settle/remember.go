@@ -102,14 +102,15 @@ func (s *Settlement) prepare(ctx context.Context) error {
 	if len(s.moves) < 2 && len(s.endings()) < 2 {
 		return nil
 	}
+	// They read a column that no index has: MySQL rather goes through all of one that has all columns.
 	for _, rows := range []struct {
 		query string
 		ids   []sqldb.ID
 	}{
-		{"SELECT id FROM task WHERE id IN ", SortedIDs(slices.Collect(maps.Keys(s.tasks)))},
-		{"SELECT id FROM attempt WHERE id IN ", SortedIDs(slices.Collect(maps.Keys(s.attempts)))},
+		{"SELECT state FROM task{by} WHERE id IN ", SortedIDs(slices.Collect(maps.Keys(s.tasks)))},
+		{"SELECT state FROM attempt{by} WHERE id IN ", SortedIDs(slices.Collect(maps.Keys(s.attempts)))},
 	} {
-		query := rows.query + sqldb.Placeholders(len(rows.ids)) + " ORDER BY id" + s.tx.Dialect().ForUpdate
+		query := ByID(s.tx.Dialect(), rows.query, len(rows.ids)) + " ORDER BY id" + s.tx.Dialect().ForUpdate
 		err := sqldb.EachRow(ctx, s.tx, query, IDArgs(rows.ids), func(scan func(...any) error) error { return nil })
 		if err != nil {
 			return fmt.Errorf("lock remembered rows: %w", err)
@@ -118,9 +119,20 @@ func (s *Settlement) prepare(ctx context.Context) error {
 	return nil
 }
 
+// ByID completes a statement that ends in "id IN" for n ids, with what has it find its
+// rows by them in place of {by}. In a small table the optimizers rather go through all rows:
+// then an update looks at those of others, too, and a lock waits for them.
+func ByID(d *sqldb.Dialect, query string, n int) string {
+	by := ""
+	if d != sqldb.SQLite { // which has no such locks, and another name for the index
+		by = d.ByIndex("PRIMARY")
+	}
+	return strings.Replace(query, "{by}", by, 1) + sqldb.Placeholders(n)
+}
+
 // updateTasks has an update run that ends in "WHERE id IN" for locked or remembered tasks.
 func (s *Settlement) updateTasks(w *sqldb.Writes, what, query string, args []any, ids []sqldb.ID) {
-	query, args = query+sqldb.Placeholders(len(ids)), append(args, IDArgs(ids)...)
+	query, args = ByID(s.tx.Dialect(), query, len(ids)), append(args, IDArgs(ids)...)
 	if s.remembered == nil {
 		w.Add(what, query, args...)
 		return
@@ -144,7 +156,7 @@ func (s *Settlement) updateTasks(w *sqldb.Writes, what, query string, args []any
 // attempts. Still completes the condition under which remembered ones are what they were,
 // beside their state. It reads the clock anew: their tasks may have been waited for.
 func (s *Settlement) updateAttempts(w *sqldb.Writes, what, query string, args []any, attempts []*Attempt, still string) {
-	query += sqldb.Placeholders(len(attempts))
+	query = ByID(s.tx.Dialect(), query, len(attempts))
 	states := make(map[any]bool)
 	for _, a := range attempts {
 		args = append(args, a.ID.Arg())

@@ -425,7 +425,7 @@ func (s *Settlement) Flush(ctx context.Context) (lanes []int64, err error) {
 }
 
 const startTasks = `
-UPDATE task
+UPDATE task{by}
 SET state = 3, revision = revision + 1, updated_at = ?, started_count = started_count + 1, unstarted_count = 0
 WHERE id IN `
 

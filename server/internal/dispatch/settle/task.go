@@ -45,7 +45,7 @@ SELECT id, namespace_id, queue_id, handler, handler_version, state, revision, ep
        start_deadline_at, deadline_at, expire_at, recovery_safety,
        max_attempts, attempt_timeout_ms, initial_delay_ms, max_delay_ms, started_count, unstarted_count,
        effect_uncertain, cancel_requested_at, concurrency_key_digest, lane, dispatch_state
-FROM task
+FROM task{by}
 WHERE id IN `
 
 // lockTasks reads and locks tasks in the order of their ids. Missing ones are left out.
@@ -54,7 +54,7 @@ func lockTasks(ctx context.Context, tx *sqldb.Tx, ids []sqldb.ID) (map[sqldb.ID]
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := tx.QueryContext(ctx, selectTasks+sqldb.Placeholders(len(ids))+" ORDER BY id"+tx.Dialect().ForUpdate, IDArgs(ids)...)
+	rows, err := tx.QueryContext(ctx, ByID(tx.Dialect(), selectTasks, len(ids))+" ORDER BY id"+tx.Dialect().ForUpdate, IDArgs(ids)...)
 	if err != nil {
 		return nil, fmt.Errorf("lock tasks: %w", err)
 	}
