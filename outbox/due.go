@@ -46,7 +46,7 @@ const (
 	nextShard = `
 SELECT shard
 FROM orbit_outbox
-WHERE state = 1 AND shard >= ? AND shard < 1024
+WHERE state = 1 AND shard >= ? AND shard < ?
 ORDER BY shard
 LIMIT 1`
 
@@ -67,8 +67,8 @@ func (s *Store) Shards(ctx context.Context) ([]int, error) {
 		return nil, failed(s.dialect, "list shards", err)
 	}
 	for next := 0; ; next++ {
-		// What is beyond the highest shard is a damaged row's: Verify tells.
-		err := s.db.Read().QueryRowContext(ctx, nextShard, int64(next)).Scan(&next)
+		// What is beyond the highest shard is that of a damaged row, of which Verify tells.
+		err := s.db.Read().QueryRowContext(ctx, nextShard, int64(next), MaxShards).Scan(&next)
 		if errors.Is(err, sql.ErrNoRows) {
 			slices.Sort(shards)
 			return slices.Compact(shards), nil
@@ -83,6 +83,7 @@ func (s *Store) Shards(ctx context.Context) ([]int, error) {
 const nextLane = `
 SELECT lane, seq, target, queue_id, due_at - `
 
+// What is no integer, of a damaged row, comes after all lanes.
 const nextLaneFrom = `
 FROM orbit_outbox
 WHERE state = 1 AND shard = ? AND lane BETWEEN ? AND 9223372036854775807

@@ -29,7 +29,7 @@ func (s *Store) Fetch(ctx context.Context, seqs []int64) ([]Row, error) {
 }
 
 func (s *Store) fetchQuery(n int) string {
-	return selectRow + s.dialect.Clock + restColumns + `
+	return selectRow + s.dialect.Clock + selectRest + `
 FROM orbit_outbox r` + s.byPrimary + `
 WHERE r.seq IN ` + sqldb.Placeholders(n) + ` AND r.state = 1
 ORDER BY r.seq`
@@ -37,7 +37,7 @@ ORDER BY r.seq`
 
 // Get returns one row in whatever state it is, or ErrNotFound.
 func (s *Store) Get(ctx context.Context, seq int64) (Row, error) {
-	query := selectRow + s.dialect.Clock + restColumns + `
+	query := selectRow + s.dialect.Clock + selectRest + `
 FROM orbit_outbox r
 WHERE r.seq = ?`
 	rows, err := readAll(ctx, s.db.Read(), newRowReader().whole, query, seq)

@@ -100,7 +100,7 @@ func (s *Store) list(ctx context.Context, f *Filter, after int64, limit int) (fo
 
 // details reads rows without their requests, those that the filter still fits.
 func (s *Store) details(ctx context.Context, f *Filter, seqs []int64) ([]Row, error) {
-	query := strings.Replace(selectRow, "\n  r.request,", "\n  '',", 1) + s.dialect.Clock + restColumns + `
+	query := strings.Replace(selectRow, "\n  r.request,", "\n  '',", 1) + s.dialect.Clock + selectRest + `
 FROM orbit_outbox r` + s.byPrimary + `
 WHERE r.seq IN ` + sqldb.Placeholders(len(seqs)) + `
 ORDER BY r.seq`
@@ -163,7 +163,7 @@ const (
 	shardOfState = `
 SELECT shard
 FROM orbit_outbox
-WHERE state = ? AND shard >= ? AND shard < 1024
+WHERE state = ? AND shard >= ? AND shard < ?
 ORDER BY shard
 LIMIT 1`
 
@@ -189,7 +189,7 @@ func (s *Store) lanesOf(ctx context.Context, f *Filter) (lanes []int64, err erro
 	lanes = []int64{}
 	for _, state := range f.States {
 		for shard := 0; ; shard++ {
-			err := s.db.Read().QueryRowContext(ctx, shardOfState, int64(state), int64(shard)).Scan(&shard)
+			err := s.db.Read().QueryRowContext(ctx, shardOfState, int64(state), int64(shard), MaxShards).Scan(&shard)
 			if errors.Is(err, sql.ErrNoRows) {
 				break
 			}

@@ -24,7 +24,7 @@ type Ready struct {
 // The index alone tells which rows are due and how large they are; a large one is not read.
 const (
 	readReady = `
-SELECT d.seq, d.size, d.due_at, d.lane, ` + sendColumns + `%[1]s
+SELECT d.seq, d.size, d.due_at, d.lane, ` + selectSend + `%[1]s
 FROM orbit_outbox d
 LEFT JOIN orbit_outbox r ON r.seq = d.seq AND d.size <= ?
 WHERE d.state = 1 AND d.shard = ? AND d.due_at <= %[1]s AND `

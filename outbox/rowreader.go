@@ -12,16 +12,16 @@ import (
 // The columns of a row, with the clock after those that a send needs. A row that was not
 // read has NULL for its state.
 const (
-	sendColumns = `r.state, r.identity, r.operation, r.operation_task_id, r.target, r.idempotency_key, r.queue_id, r.handler,
+	selectSend = `r.state, r.identity, r.operation, r.operation_task_id, r.target, r.idempotency_key, r.queue_id, r.handler,
   r.request, r.request_sha256, r.content_algorithm, r.content_digest, r.traceparent, r.created_at, r.not_before, r.not_after,
   r.window_from, r.attempts, r.outcome_unknown, r.late_allowed, `
 
-	restColumns = `,
+	selectRest = `,
   r.shard, r.outcome, r.answer_status, r.answer_code, r.answer_message, r.answer_digest, r.answer_request_id,
   r.task_id, r.deduplicated, r.accepted_at, r.settled_at`
 
 	selectRow = `
-SELECT r.seq, r.size, r.due_at, r.lane, ` + sendColumns
+SELECT r.seq, r.size, r.due_at, r.lane, ` + selectSend
 )
 
 // A rowReader reads rows one after the other, and never fails on what one of them has: it
@@ -53,33 +53,49 @@ type rowReader struct {
 
 func newRowReader() *rowReader {
 	r := &rowReader{}
-	d, f := &r.damage, &r.flaw
-	r.seq, r.size, r.due, r.lane = anyNumber("seq", f), countColumn("size", orbit.MaxBodyBytes, d), timeColumn("due_at", f), anyNumber("lane", d)
-	r.state, r.operation = number{column: column{name: "state", null: true, damage: f}, least: math.MinInt8, most: math.MaxInt8}, countColumn("operation", math.MaxInt8, d)
-	r.created, r.window, r.read = timeColumn("created_at", d), timeColumn("window_from", d), anyNumber("clock", d)
-	r.notBefore, r.notAfter = timeColumn("not_before", d), timeColumn("not_after", d)
-	r.notBefore.null, r.notAfter.null = true, true
-	r.attempts, r.unknown, r.late = countColumn("attempts", math.MaxInt32, d), countColumn("outcome_unknown", 1, d), countColumn("late_allowed", 1, d)
+	r.send = r.sendColumns()
+	r.all = append(r.send[:len(r.send):len(r.send)], r.restColumns()...)
+	return r
+}
+
+// sendColumns returns where the columns go that a send needs.
+func (r *rowReader) sendColumns() []any {
+	frozen := func(name string) column { return column{name: name, damage: &r.damage} }
+	r.seq, r.lane = anyNumber("seq", &r.flaw), anyNumber("lane", &r.damage)
+	r.size, r.due = countColumn("size", orbit.MaxBodyBytes, &r.damage), timeColumn("due_at", &r.flaw)
+	r.state = number{column: column{name: "state", null: true, damage: &r.flaw}, least: math.MinInt8, most: math.MaxInt8}
+	r.identity.column, r.sum.column, r.content.column = frozen("identity"), frozen("request_sha256"), frozen("content_digest")
+	r.operation = countColumn("operation", math.MaxInt8, &r.damage)
+	r.subject = id{column: frozen("operation_task_id"), empty: true}
+	r.target.column, r.key.column, r.handler.column = frozen("target"), frozen("idempotency_key"), frozen("handler")
+	r.queue.column = frozen("queue_id")
+	r.request.column, r.algorithm.column, r.trace.column = frozen("request"), frozen("content_algorithm"), frozen("traceparent")
+	r.created, r.window = timeColumn("created_at", &r.damage), timeColumn("window_from", &r.damage)
+	r.notBefore, r.notAfter = timeColumn("not_before", &r.damage), timeColumn("not_after", &r.damage)
+	r.queue.null, r.notBefore.null, r.notAfter.null = true, true, true
+	r.attempts, r.late = countColumn("attempts", math.MaxInt32, &r.damage), countColumn("late_allowed", 1, &r.damage)
+	r.unknown = countColumn("outcome_unknown", 1, &r.damage)
 	r.unknown.instead = 1 // nobody can say any more that no send was accepted
-	r.identity.column, r.sum.column, r.content.column = column{"identity", false, d}, column{"request_sha256", false, d}, column{"content_digest", false, d}
-	r.subject, r.queue = id{column: column{"operation_task_id", false, d}, empty: true}, id{column: column{"queue_id", true, d}}
-	r.target.column, r.key.column, r.handler.column = column{"target", false, d}, column{"idempotency_key", false, d}, column{"handler", false, d}
-	r.algorithm.column, r.trace.column, r.request.column = column{"content_algorithm", false, d}, column{"traceparent", false, d}, column{"request", false, d}
-
-	r.shard, r.outcome, r.status = countColumn("shard", MaxShards-1, f), countColumn("outcome", math.MaxInt8, f), countColumn("answer_status", math.MaxUint16, f)
-	r.deduplicated, r.acceptedAt, r.settledAt = countColumn("deduplicated", 1, f), timeColumn("accepted_at", f), timeColumn("settled_at", f)
-	r.code.column, r.message.column, r.answered.column = column{"answer_code", false, f}, column{"answer_message", false, f}, column{"answer_digest", false, f}
-	r.requestID, r.task = id{column: column{"answer_request_id", false, f}}, id{column: column{"task_id", false, f}}
-
-	r.send = []any{
+	r.read = anyNumber("clock", &r.damage)
+	return []any{
 		&r.seq, &r.size, &r.due, &r.lane, &r.state, &r.identity, &r.operation, &r.subject, &r.target, &r.key, &r.queue, &r.handler,
 		&r.request, &r.sum, &r.algorithm, &r.content, &r.trace, &r.created, &r.notBefore, &r.notAfter,
 		&r.window, &r.attempts, &r.unknown, &r.late, &r.read,
 	}
-	r.all = append(r.send[:len(r.send):len(r.send)],
+}
+
+// restColumns returns where the others go.
+func (r *rowReader) restColumns() []any {
+	told := func(name string) column { return column{name: name, damage: &r.flaw} }
+	r.shard, r.outcome = countColumn("shard", MaxShards-1, &r.flaw), countColumn("outcome", math.MaxInt8, &r.flaw)
+	r.status, r.deduplicated = countColumn("answer_status", math.MaxUint16, &r.flaw), countColumn("deduplicated", 1, &r.flaw)
+	r.code.column, r.message.column, r.answered.column = told("answer_code"), told("answer_message"), told("answer_digest")
+	r.requestID.column, r.task.column = told("answer_request_id"), told("task_id")
+	r.acceptedAt, r.settledAt = timeColumn("accepted_at", &r.flaw), timeColumn("settled_at", &r.flaw)
+	return []any{
 		&r.shard, &r.outcome, &r.status, &r.code, &r.message, &r.answered, &r.requestID,
-		&r.task, &r.deduplicated, &r.acceptedAt, &r.settledAt)
-	return r
+		&r.task, &r.deduplicated, &r.acceptedAt, &r.settledAt,
+	}
 }
 
 // scan reads a row into columns, which are send or all.

@@ -43,7 +43,7 @@ func (s *Store) Verify(ctx context.Context, after int64, limit int) (v Verified,
 			return v, failed(s.dialect, "verify leases", err)
 		}
 	}
-	query := selectRow + s.dialect.Clock + restColumns + verifyRows
+	query := selectRow + s.dialect.Clock + selectRest + verifyRows
 	last := int64(0)
 	reader := newRowReader()
 	_, err = readAll(ctx, s.db.Read(), func(rows *sql.Rows) (none struct{}, err error) {

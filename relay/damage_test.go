@@ -131,6 +131,24 @@ func TestADamagedRowIsBlockedAndHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// A drain does not end while rows are hidden behind damaged ones.
+func TestADrainSendsWhatIsBehindDamagedRows(t *testing.T) { // OUT-008, REL-023
+	onSQLite(t, func(t *testing.T, w *world) {
+		seqs := w.enqueueKeys("first", "second", "third", "good")
+		for _, seq := range seqs[:3] {
+			w.exec("UPDATE orbit_outbox SET queue_id = zeroblob(15) WHERE seq = ?", seq)
+		}
+		if left, err := w.relay(quick()).Drain(t.Context()); err != nil || len(left) != 0 {
+			t.Errorf("Drain = %v, %v", left, err)
+		}
+		for i, seq := range seqs {
+			if r, want := w.row(seq), []outbox.State{outbox.Blocked, outbox.Delivered}[i/3]; r.State != want {
+				t.Errorf("row %d is %v after a drain, want %v", seq, r.State, want)
+			}
+		}
+	})
+}
+
 // loosen makes the table take any value: a damaged file knows no types.
 func (b *timelapse) loosen() {
 	b.t.Helper()
