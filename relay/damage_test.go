@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/orbitkit/orbit/outbox"
 	"github.com/orbitkit/orbit/relay"
@@ -127,6 +129,38 @@ func TestADamagedRowIsBlockedAndHoldsUpNoOther(t *testing.T) {
 		b.look(append(lost, keysOf(says)...))
 		if p, err := b.store.Purge(t.Context(), 0, 0, outbox.MaxRows); err != nil || p.Rows != len(good) {
 			t.Errorf("Purge beside damaged rows = %+v, %v; want %d rows", p, err, len(good))
+		}
+	})
+}
+
+// Rows behind damaged ones do not wait for a poll, not even if those cannot be settled for a
+// while.
+func TestRowsBehindDamagedOnesWaitForNoPoll(t *testing.T) { // OUT-008
+	inBubble(t, func(t *testing.T, b *timelapse) {
+		var down atomic.Bool
+		b.tap.fails = func(query string) bool { return down.Load() && strings.Contains(query, "orbit_outbox_answer") }
+		_, stop := b.start(relay.Config{Poll: time.Hour, Lease: 24 * time.Hour, Hook: &b.hook})
+		defer stop()
+		enqueue := func(n int) (good int64) {
+			seqs := b.inQueue(n, fmt.Sprintf("a-%d", n), fmt.Sprintf("b-%d", n), fmt.Sprintf("c-%d", n), fmt.Sprintf("good-%d", n))
+			b.exec("UPDATE orbit_outbox SET queue_id = zeroblob(15) WHERE seq IN (?, ?, ?)", seqs[0], seqs[1], seqs[2])
+			b.hook.Notify()
+			return seqs[3]
+		}
+		time.Sleep(10 * time.Minute)
+		began := time.Now()
+		b.untilDelivered(enqueue(1))
+		if took := time.Since(began); took > 500*time.Millisecond {
+			t.Errorf("a row behind three damaged ones waited for %v", took)
+		}
+		down.Store(true)
+		good := enqueue(2)
+		time.Sleep(10 * time.Minute)
+		down.Store(false)
+		began = time.Now()
+		b.untilDelivered(good)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("a row behind damaged ones waited for %v after they could be settled", took)
 		}
 	})
 }

@@ -178,6 +178,9 @@ func (r *reader) step() (found bool, err error) {
 		}
 	}
 	r.blocked, r.sleep, r.passedBy = false, r.cfg.Poll, map[string]int{}
+	if len(r.damaged) > 0 {
+		r.sleep = min(r.sleep, lookAgain) // for what is behind
+	}
 	picked, err := r.pick(ctx)
 	if err != nil {
 		return false, err
