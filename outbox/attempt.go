@@ -2,10 +2,8 @@ package outbox
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
@@ -24,7 +22,7 @@ type Attempt struct {
 	Number        int // of the sends that were counted; of an answer that counts none, how many there were before
 	Leader        string
 	Epoch         int64  // of the leader's lease
-	RequestSHA256 string // of the bytes that were sent, in hexadecimal
+	RequestSHA256 string // of the bytes that were sent, in hexadecimal; empty if a damaged row was not sent
 	Answer        Answer
 	At            time.Time
 }
@@ -35,7 +33,7 @@ const noteAnswers = `
 INSERT INTO orbit_outbox_answer
   (row_seq, slot, attempt, leader, epoch, outcome, outcome_unknown, request_sha256,
    answer_status, answer_code, answer_message, answer_digest, answer_request_id, created_at)
-SELECT seq, %s, attempts + ?, ?, ?, ?, ?, request_sha256, ?, ?, ?, ?, ?, %s
+SELECT seq, %s, CASE WHEN attempts BETWEEN 0 AND 2147483646 THEN attempts ELSE 0 END + ?, ?, ?, ?, ?, %s, ?, ?, ?, ?, ?, %s
 FROM orbit_outbox%s
 WHERE seq IN %s AND state = 1`
 
@@ -75,7 +73,11 @@ func (s *Store) noteQuery(l Lease, seqs []int64, n note) (string, []any, error) 
 	if err != nil {
 		return "", nil, err
 	}
-	query := fmt.Sprintf(noteAnswers, n.slot, s.dialect.Clock, s.byPrimary, sqldb.Placeholders(len(seqs))) + s.epochIs +
+	sum := "request_sha256"
+	if a.Outcome == OutcomeDamaged {
+		sum = "x''" // it may be what is damaged, and nothing was sent
+	}
+	query := fmt.Sprintf(noteAnswers, n.slot, sum, s.dialect.Clock, s.byPrimary, sqldb.Placeholders(len(seqs))) + s.epochIs +
 		s.dialect.OnConflict([]string{"row_seq", "slot"}, "attempt", "leader", "epoch", "outcome", "outcome_unknown", "request_sha256",
 			"answer_status", "answer_code", "answer_message", "answer_digest", "answer_request_id", "created_at")
 	return query, append(seqArgs(args, seqs), l.Shard, l.Shard, l.Epoch), nil
@@ -98,12 +100,12 @@ func (s *Store) Attempts(ctx context.Context, seq int64) ([]Attempt, error) {
 		var at int64
 		err = rows.Scan(&a.Number, &leader, &a.Epoch, &a.Answer.Outcome, &a.Answer.Unknown, &sum,
 			&a.Answer.Status, &code, &message, &digest, &request, &at)
-		a.Leader, a.RequestSHA256 = string(leader), hex.EncodeToString(sum)
+		a.Leader = string(leader)
+		if a.Answer.Outcome != OutcomeDamaged {
+			a.RequestSHA256 = hex.EncodeToString(sum)
+		}
 		a.Answer.Code, a.Answer.Message, a.Answer.Digest = string(code), string(message), string(digest)
 		a.Answer.RequestID, a.At = textID(request), sqldb.Time(at)
-		if err == nil && len(sum) != sha256.Size {
-			err = errors.New("digest column has the wrong length")
-		}
 		return a, err
 	}, readAttempts, seq)
 	if err != nil {

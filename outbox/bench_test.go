@@ -164,3 +164,23 @@ func enqueueMany(b *testing.B, db *dbtest.DB, from, n int) (rows []outbox.Delive
 	})
 	return rows
 }
+
+// BenchmarkReadReady reads 500 rows of 1 KiB: what a relay does before it sends them.
+func BenchmarkReadReady(b *testing.B) {
+	for _, engine := range dbtest.Engines() {
+		b.Run(engine, func(b *testing.B) {
+			db := dbtest.Open(b, engine, migrations.Outbox)
+			s := openStore(b, db.Dialect(), db.Write(), db.Read())
+			enqueueMany(b, db, 0, 500)
+			m := benchMessage(0)
+			lane := outbox.LaneOf(m.Target, m.Request.QueueID)
+			b.ReportAllocs()
+			for b.Loop() {
+				ready, err := s.ReadReady(b.Context(), 0, lane, outbox.Cursor{}, 500, 4096)
+				if err != nil || len(ready) != 500 || ready[499].Row == nil {
+					b.Fatal(len(ready), err)
+				}
+			}
+		})
+	}
+}

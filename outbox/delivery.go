@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -125,9 +126,10 @@ func (b *deliveries) countHeld(ctx context.Context, q rowsQuerier, query string)
 	}
 	held, err := readAll(ctx, q, func(rows *sql.Rows) (bool, error) {
 		var seq int64
-		var task sqldb.ID
+		var task []byte
 		err := rows.Scan(&seq, &task)
-		return want[seq] == task, err
+		id := want[seq]
+		return bytes.Equal(task, id[:]), err
 	}, query+sqldb.Placeholders(len(b.seqs)), seqArgs(nil, b.seqs)...)
 	n := 0
 	for _, same := range held {

@@ -17,6 +17,11 @@ type Lane struct {
 	Target  string
 	QueueID string
 	Wait    time.Duration // until its first row is due, by the database's clock; not positive if one is due now
+	First   int64         // seq of its first row
+	// Damage tells what of the first row is damaged, so that Target and QueueID are not those
+	// of the lane: see [Row.Damage]. Block the row with [OutcomeDamaged] and list the lanes
+	// again. Empty for a sound one.
+	Damage string
 }
 
 // A Cursor is a place in the due rows of a lane. The zero Cursor is before the first.
@@ -41,7 +46,7 @@ const (
 	nextShard = `
 SELECT shard
 FROM orbit_outbox
-WHERE state = 1 AND shard >= ?
+WHERE state = 1 AND shard >= ? AND shard < ?
 ORDER BY shard
 LIMIT 1`
 
@@ -62,7 +67,8 @@ func (s *Store) Shards(ctx context.Context) ([]int, error) {
 		return nil, failed(s.dialect, "list shards", err)
 	}
 	for next := 0; ; next++ {
-		err := s.db.Read().QueryRowContext(ctx, nextShard, int64(next)).Scan(&next)
+		// What is beyond the highest shard is that of a damaged row, of which Verify tells.
+		err := s.db.Read().QueryRowContext(ctx, nextShard, int64(next), MaxShards).Scan(&next)
 		if errors.Is(err, sql.ErrNoRows) {
 			slices.Sort(shards)
 			return slices.Compact(shards), nil
@@ -75,11 +81,12 @@ func (s *Store) Shards(ctx context.Context) ([]int, error) {
 }
 
 const nextLane = `
-SELECT lane, target, queue_id, due_at - `
+SELECT lane, seq, target, queue_id, due_at - `
 
+// What is no integer, of a damaged row, comes after all lanes.
 const nextLaneFrom = `
 FROM orbit_outbox
-WHERE state = 1 AND shard = ? AND lane >= ?
+WHERE state = 1 AND shard = ? AND lane BETWEEN ? AND 9223372036854775807
 ORDER BY lane, due_at, seq
 LIMIT 1`
 
@@ -89,24 +96,33 @@ func (s *Store) Lanes(ctx context.Context, shard int) ([]Lane, error) {
 	query := nextLane + s.dialect.Clock + nextLaneFrom
 	var lanes []Lane
 	for from := int64(math.MinInt64); ; {
-		var l Lane
-		var target []byte
-		var queue sqldb.ID
-		var wait int64
-		err := s.db.Read().QueryRowContext(ctx, query, int64(shard), from).Scan(&l.ID, &target, &queue, &wait)
+		l, err := scanLane(s.db.Read().QueryRowContext(ctx, query, int64(shard), from))
 		if errors.Is(err, sql.ErrNoRows) {
 			return lanes, nil
 		}
 		if err != nil {
 			return nil, failed(s.dialect, "list lanes", err)
 		}
-		l.Target, l.QueueID, l.Wait = string(target), textID(queue), micros(wait)
 		lanes = append(lanes, l)
 		if l.ID == math.MaxInt64 {
 			return lanes, nil
 		}
 		from = l.ID + 1
 	}
+}
+
+// scanLane reads a lane of the beginning of its first row, which may be damaged.
+func scanLane(row *sql.Row) (l Lane, err error) {
+	target, queue := text{column: column{name: "target", damage: &l.Damage}}, id{column: column{name: "queue_id", null: true, damage: &l.Damage}}
+	wait := number{column: column{name: "due_at", damage: &l.Damage}, least: -latest, most: latest}
+	if err := row.Scan(&l.ID, &l.First, &target, &queue, &wait); err != nil {
+		return l, err
+	}
+	l.Target, l.QueueID, l.Wait = target.s, textID(queue.id), micros(wait.n)
+	if l.Damage == "" && l.ID != LaneOf(l.Target, l.QueueID) {
+		l.Damage = laneRule
+	}
+	return l, nil
 }
 
 const readDue = `
@@ -132,7 +148,10 @@ func (s *Store) ReadDue(ctx context.Context, shard int, lane int64, after Cursor
 		return nil, err
 	}
 	due, err := readAll(ctx, s.db.Read(), func(rows *sql.Rows) (d Due, err error) {
-		return d, rows.Scan(&d.Seq, &d.Size, &d.dueAt)
+		var size integer
+		err = rows.Scan(&d.Seq, &size, &d.dueAt)
+		d.Size = int(size)
+		return d, err
 	}, readDue+s.dialect.Clock+readDueAfter, int64(shard), lane, after.dueAt, after.dueAt, after.dueAt, after.seq, limit)
 	if err != nil {
 		return nil, failed(s.dialect, "read due rows", err)

@@ -77,7 +77,7 @@ func hotStatements(t *testing.T, db *dbtest.DB) []hotStatement {
 	}
 	const at = int64(1_790_000_000_010_000)
 	return []hotStatement{
-		{"Shards", nextShard, []any{0}, dueIndex},
+		{"Shards", nextShard, []any{0, MaxShards}, dueIndex},
 		{"Lanes", nextLane + clock + nextLaneFrom, []any{0, 0}, dueIndex},
 		{"ReadDue", readDue + clock + readDueAfter, []any{0, 1, 0, 0, 0, 0, 100}, dueIndex},
 		{"ReadDue after", readDue + clock + readDueAfter, []any{0, 1, at, at, at, 10_000, 100}, dueIndex},

@@ -100,11 +100,11 @@ func (s *Store) list(ctx context.Context, f *Filter, after int64, limit int) (fo
 
 // details reads rows without their requests, those that the filter still fits.
 func (s *Store) details(ctx context.Context, f *Filter, seqs []int64) ([]Row, error) {
-	query := strings.Replace(selectRow, "\n  request,", "\n  '',", 1) + s.dialect.Clock + `
-FROM orbit_outbox` + s.byPrimary + `
-WHERE seq IN ` + sqldb.Placeholders(len(seqs)) + `
-ORDER BY seq`
-	rows, err := readAll(ctx, s.db.Read(), scanRows, query, seqArgs(nil, seqs)...)
+	query := strings.Replace(selectRow, "\n  r.request,", "\n  '',", 1) + s.dialect.Clock + selectRest + `
+FROM orbit_outbox r` + s.byPrimary + `
+WHERE r.seq IN ` + sqldb.Placeholders(len(seqs)) + `
+ORDER BY r.seq`
+	rows, err := readAll(ctx, s.db.Read(), newRowReader().whole, query, seqArgs(nil, seqs)...)
 	return slices.DeleteFunc(rows, func(r Row) bool {
 		return f.Unknown && !r.Last.Unknown || !slices.Contains(f.States, r.State) || f.QueueID != "" && r.QueueID != f.QueueID
 	}), err
@@ -163,14 +163,14 @@ const (
 	shardOfState = `
 SELECT shard
 FROM orbit_outbox
-WHERE state = ? AND shard >= ?
+WHERE state = ? AND shard >= ? AND shard < ?
 ORDER BY shard
 LIMIT 1`
 
 	laneOfState = `
 SELECT lane, target
 FROM orbit_outbox
-WHERE state = ? AND shard = ? AND lane >= ?
+WHERE state = ? AND shard = ? AND lane BETWEEN ? AND 9223372036854775807
 ORDER BY lane
 LIMIT 1`
 
@@ -189,7 +189,7 @@ func (s *Store) lanesOf(ctx context.Context, f *Filter) (lanes []int64, err erro
 	lanes = []int64{}
 	for _, state := range f.States {
 		for shard := 0; ; shard++ {
-			err := s.db.Read().QueryRowContext(ctx, shardOfState, int64(state), int64(shard)).Scan(&shard)
+			err := s.db.Read().QueryRowContext(ctx, shardOfState, int64(state), int64(shard), MaxShards).Scan(&shard)
 			if errors.Is(err, sql.ErrNoRows) {
 				break
 			}

@@ -77,13 +77,13 @@ func (s *Store) Requeue(ctx context.Context, seq int64, act Act, risks Risk) err
 // an [*orbit.InvalidArgumentError].
 func (s *Store) RequeueRows(ctx context.Context, seqs []int64, act Act, risks Risk) error {
 	return s.operate(ctx, seqs, "requeue", act, Pending, func(tx *sql.Tx, seq int64, r *situation) error {
-		late := r.notAfter.Valid && r.notAfter.Int64 <= r.now && !r.lateAllowed
+		late := r.notAfter != 0 && r.notAfter <= r.now && !r.lateAllowed
 		age := micros(r.now - r.window)
 		switch {
 		case r.state != Blocked:
 			return fmt.Errorf("%w: row %d is %v, only BLOCKED can be requeued", ErrState, seq, r.state)
 		case late && risks&LateRisk == 0:
-			return fmt.Errorf("%w: row %d was not to be sent after %v; requeue it with the risk of a late task accepted", ErrTooLate, seq, sqldb.Time(r.notAfter.Int64))
+			return fmt.Errorf("%w: row %d was not to be sent after %v; requeue it with the risk of a late task accepted", ErrTooLate, seq, sqldb.Time(r.notAfter))
 		case age >= SendWindow && risks&DuplicateRisk == 0:
 			return fmt.Errorf("%w: row %d waits for %v; requeue it with the duplicate risk accepted", ErrTooOld, seq, age.Round(time.Second))
 		}
@@ -124,7 +124,7 @@ type situation struct {
 	unknown     bool
 	lateAllowed bool
 	window, now int64
-	notAfter    sql.NullInt64
+	notAfter    int64 // 0 for none
 }
 
 // errDryRun ends the transaction of an act that is only tried.
@@ -194,7 +194,9 @@ func eachOnce(seqs []int64) ([]int64, error) {
 func (s *Store) readSituation(ctx context.Context, tx *sql.Tx, seq int64) (r situation, err error) {
 	query := readSituation + s.dialect.Clock + readSituationFrom
 	for _, lock := range []string{"", s.dialect.ForUpdate} {
-		err := tx.QueryRowContext(ctx, query+lock, seq).Scan(&r.state, &r.unknown, &r.lateAllowed, &r.window, &r.notAfter, &r.now)
+		var state, unknown, late, window, notAfter, now integer
+		err := tx.QueryRowContext(ctx, query+lock, seq).Scan(&state, &unknown, &late, &window, &notAfter, &now)
+		r = situation{stateOf(state), unknown != 0, late == 1, int64(window), int64(now), int64(notAfter)}
 		if errors.Is(err, sql.ErrNoRows) {
 			return r, fmt.Errorf("%w: %d", ErrNotFound, seq)
 		}

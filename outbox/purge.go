@@ -77,20 +77,17 @@ func (s *Store) purge(ctx context.Context, age time.Duration, after int64, limit
 // scan ends at a row that is a good deal younger than wanted.
 func (s *Store) scanForPurge(ctx context.Context, before, after int64, limit int) (old []int64, next int64, err error) {
 	const slack = int64(time.Hour / time.Microsecond)
-	type seen struct {
-		seq, created, settled int64
-		state                 State
-	}
+	type seen struct{ seq, state, created, settled integer }
 	rows, err := readAll(ctx, s.db.Read(), func(rows *sql.Rows) (r seen, err error) {
 		return r, rows.Scan(&r.seq, &r.state, &r.created, &r.settled)
 	}, scanForPurge, after, limit)
 	for _, r := range rows {
-		if r.state == Delivered && r.settled <= before {
-			old = append(old, r.seq)
+		if r.state == integer(Delivered) && int64(r.settled) <= before {
+			old = append(old, int64(r.seq))
 		}
 	}
-	if n := len(rows); n == limit && rows[n-1].created <= before+slack {
-		next = rows[n-1].seq
+	if n := len(rows); n == limit && int64(rows[n-1].created) <= before+slack {
+		next = int64(rows[n-1].seq)
 	}
 	return old, next, err
 }

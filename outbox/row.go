@@ -31,6 +31,14 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
+// stateOf returns the state with this number, or 0 for none.
+func stateOf(n integer) State {
+	if n < integer(Pending) || n > integer(Discarded) {
+		return 0
+	}
+	return State(n)
+}
+
 // An Outcome is the class of the last answer of a row, or of the lack of one.
 type Outcome int8
 
@@ -46,7 +54,7 @@ const (
 	OutcomeNeedsPerson Outcome = 7  // 403, 404, 409 STATE_CONFLICT
 	OutcomeTooOld      Outcome = 8  // the key's retention ends
 	OutcomeExpired     Outcome = 9  // NotAfter has passed
-	OutcomeDamaged     Outcome = 10 // stored bytes do not match their SHA-256
+	OutcomeDamaged     Outcome = 10 // what is stored cannot be what was frozen
 )
 
 var outcomeNames = [...]string{
@@ -118,10 +126,21 @@ type Row struct {
 
 	// ReadAt is the database's time at which the row was read.
 	ReadAt time.Time
+
+	// Damage tells what of the row cannot be as it was frozen, without any content: a column of
+	// the wrong type, length or range, an identity or a lane that does not fit. Empty for a
+	// sound row. What is damaged is read as zero, and an unreadable mark of an unknown send as
+	// set. The request is judged by [Row.Intact] only.
+	Damage string
 }
 
-// Intact reports whether the stored request is what was frozen. A row that is not must
-// be blocked with [OutcomeDamaged] and never sent.
+// Intact reports whether the row is what was frozen: it has no [Row.Damage], and its request
+// the SHA-256 and the size that stand beside it. A row that is not must be blocked with
+// [OutcomeDamaged] and never sent (OUT-008).
 func (r *Row) Intact() bool {
+	return r.Damage == "" && r.requestIntact()
+}
+
+func (r *Row) requestIntact() bool {
 	return len(r.Request) == r.Size && sha256.Sum256(r.Request) == r.RequestSHA256
 }

@@ -133,10 +133,7 @@ func (s *Store) status(ctx context.Context) (st Status, err error) {
 
 // countStates counts, and returns what is to be known of the oldest pending row.
 func (s *Store) countStates(ctx context.Context, st *Status) (oldest oldestRow, err error) {
-	type count struct {
-		state    State
-		n, first int64
-	}
+	type count struct{ state, n, first integer }
 	counts, err := readAll(ctx, s.db.Read(), func(rows *sql.Rows) (c count, err error) {
 		return c, rows.Scan(&c.state, &c.n, &c.first)
 	}, countStates)
@@ -145,17 +142,19 @@ func (s *Store) countStates(ctx context.Context, st *Status) (oldest oldestRow, 
 	}
 	st.Count = make(map[State]int64, len(counts))
 	for _, c := range counts {
-		st.Count[c.state] = c.n
-		if c.state != Pending {
+		state := stateOf(c.state)
+		st.Count[state] += int64(c.n)
+		if state != Pending {
 			continue
 		}
-		var created int64
-		err := s.db.Read().QueryRowContext(ctx, readOldest, c.first).Scan(&created, &oldest.attempts, &oldest.unknown)
+		var created, attempts, unknown integer
+		err := s.db.Read().QueryRowContext(ctx, readOldest, int64(c.first)).Scan(&created, &attempts, &unknown)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return oldest, err
 		}
 		if err == nil {
-			oldest.seq, st.OldestPending = c.first, sqldb.Time(created)
+			oldest = oldestRow{seq: int64(c.first), attempts: int(attempts), unknown: unknown != 0}
+			st.OldestPending = sqldb.Time(int64(created))
 		}
 	}
 	return oldest, nil

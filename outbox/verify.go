@@ -24,9 +24,9 @@ type Verified struct {
 }
 
 const verifyRows = `
-FROM orbit_outbox
-WHERE seq > ?
-ORDER BY seq
+FROM orbit_outbox r
+WHERE r.seq > ?
+ORDER BY r.seq
 LIMIT ?`
 
 // Verify holds at most limit rows (1 to 1000) that come after the given seq against all
@@ -43,10 +43,11 @@ func (s *Store) Verify(ctx context.Context, after int64, limit int) (v Verified,
 			return v, failed(s.dialect, "verify leases", err)
 		}
 	}
-	query := "\nSELECT identity," + selectRow[len("\nSELECT"):] + s.dialect.Clock + verifyRows
+	query := selectRow + s.dialect.Clock + selectRest + verifyRows
 	last := int64(0)
+	reader := newRowReader()
 	_, err = readAll(ctx, s.db.Read(), func(rows *sql.Rows) (none struct{}, err error) {
-		faults, seq, err := verifyRow(rows)
+		faults, seq, err := reader.verify(rows)
 		v.Rows, last = v.Rows+1, seq
 		v.Faults = append(v.Faults, faults...)
 		return none, err
@@ -63,11 +64,9 @@ func (s *Store) Verify(ctx context.Context, after int64, limit int) (v Verified,
 	return v, nil
 }
 
-func verifyRow(rows *sql.Rows) (faults []Fault, seq int64, err error) {
-	var r Row
-	var w rawRow
-	var identity []byte
-	if err := rows.Scan(append([]any{&identity}, w.columns(&r)...)...); err != nil {
+func (w *rowReader) verify(rows *sql.Rows) (faults []Fault, seq int64, err error) {
+	r, err := w.whole(rows)
+	if err != nil {
 		return nil, 0, err
 	}
 	report := func(broken bool, rule string) {
@@ -75,16 +74,14 @@ func verifyRow(rows *sql.Rows) (faults []Fault, seq int64, err error) {
 			faults = append(faults, Fault{Seq: r.Seq, Rule: rule})
 		}
 	}
-	if !w.whole() {
-		report(true, "a digest or id has the wrong length")
-		return faults, r.Seq, nil
+	report(w.damage != "", w.damage)
+	report(w.flaw != "", w.flaw)
+	if len(faults) > 0 {
+		return faults, r.Seq, nil // the other rules would only say so again
 	}
-	w.into(&r)
-	want := identityOf(r.Target, r.Operation, w.subject, r.Key)
-	report(string(identity) != string(want[:]), "identity is not that of target, operation, task and key")
-	report(!r.Intact(), "request does not match its SHA-256 and size")
-	report(r.Lane != LaneOf(r.Target, r.QueueID), "lane is not that of target and queue")
-	report(r.Shard < 0 || r.Shard >= MaxShards, "shard is out of range")
+	report(!w.identityFits(), identityRule)
+	report(!w.laneFits(&r), laneRule)
+	report(!r.requestIntact(), "request does not match its SHA-256 and size")
 	report(ValidateTarget(r.Target) != nil, "target is no target name")
 	if r.Operation == OperationSubmit && r.Algorithm == orbit.DigestAlgorithm {
 		sub, err := orbit.ParseSubmission(r.Request)

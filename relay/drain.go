@@ -82,7 +82,7 @@ func (r *Relay) awaitLead(ctx context.Context, shard int) (outbox.Lease, error) 
 // drained reports whether nothing is left that can be sent now, and notes what is left
 // all the same.
 func (r *reader) drained() bool {
-	if r.blocked || r.flight.open() > 0 || r.rewind.Load() {
+	if r.blocked || len(r.damaged) > 0 || r.flight.open() > 0 || r.rewind.Load() {
 		return false
 	}
 	var left []Left

@@ -12,6 +12,7 @@ import (
 type entry struct {
 	row  outbox.Row
 	read time.Time // by this process's clock, when row.ReadAt was the database's
+	size int       // reserved in its pipe
 
 	gateTrial, laneTrial bool // the row tries whether more may follow
 

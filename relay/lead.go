@@ -259,6 +259,19 @@ func (l *lead) block(e *entry, a outbox.Answer) {
 	l.ledger.enter(settling{act: actBlock, answer: a}, e.row.Seq)
 }
 
+// blockDamaged blocks a row that cannot be what was frozen, before anything is made of it:
+// even its target may be wrong (OUT-008). The target given is that of its lane, empty if
+// nobody can tell.
+func (l *lead) blockDamaged(target string, e *entry) {
+	l.count.blocked.Add(1)
+	if target != "" {
+		l.cfg.Observer.Answered(target, outbox.OutcomeDamaged)
+	}
+	l.log.Error("row blocked unsent", "seq", e.row.Seq, "outcome", outbox.OutcomeDamaged, "damage", e.row.Damage)
+	a := outbox.Answer{Outcome: outbox.OutcomeDamaged, Unknown: e.uncertain(), Message: e.row.Damage}
+	l.ledger.enter(settling{act: actBlock, answer: a}, e.row.Seq)
+}
+
 func (l *lead) postponeUnknown(e *entry, a outbox.Answer, least time.Duration) {
 	l.count.unknown.Add(1)
 	a.Outcome, a.Unknown = outbox.OutcomeUnknown, true

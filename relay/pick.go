@@ -245,10 +245,15 @@ func (r *reader) fetch(ctx context.Context, all []picked) error {
 			r.release(p)
 			continue
 		}
-		e := &entry{row: *p.Row, read: p.read, gateTrial: p.gateTrial, laneTrial: p.laneTrial}
+		e := &entry{row: *p.Row, size: p.Size, read: p.read, gateTrial: p.gateTrial, laneTrial: p.laneTrial}
 		e.alone = p.pipe.gate.sendsAlone(e.row.Seq)
 		e.suspect = lease.TookOver && e.row.DueAt.Before(lease.Since)
 		r.flight.add(e.row.Seq)
+		if e.row.Damage != "" {
+			r.release(p)
+			r.blockDamaged(p.pipe.gate.target.Name, e)
+			continue
+		}
 		byPipe[p.pipe] = append(byPipe[p.pipe], e)
 	}
 	for p, entries := range byPipe {

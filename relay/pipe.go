@@ -82,7 +82,7 @@ func (p *pipe) push(first bool, entries ...*entry) {
 	if first {
 		for _, e := range entries {
 			p.rows++
-			p.bytes += e.row.Size
+			p.bytes += e.size
 		}
 		p.entries = slices.Insert(p.entries, 0, entries...)
 	} else {
@@ -132,7 +132,7 @@ func (p *pipe) cut() (batch, passed []*entry, left bool) {
 		batch = append(batch, e)
 	}
 	for _, e := range p.entries[:n] {
-		p.freeLocked(e.row.Size)
+		p.freeLocked(e.size)
 	}
 	clear(p.entries[:n]) // the array lives on
 	p.entries = p.entries[n:]

@@ -30,9 +30,10 @@ type reader struct {
 	pipes      map[string]*pipe
 
 	lanes    []outbox.Lane
-	listed   time.Time // when lanes were listed; zero to list them again
-	restUnto time.Time // not to list them again before
-	rewound  time.Time // when every lane was begun anew
+	listed   time.Time     // when lanes were listed; zero to list them again
+	damaged  []outbox.Lane // listed, but begin with a damaged row: see blockFirst
+	restUnto time.Time     // not to list them again before
+	rewound  time.Time     // when every lane was begun anew
 	places   map[int64]outbox.Cursor
 	ended    map[int64]bool // nothing due behind the place
 	turn     int
@@ -167,6 +168,9 @@ func (r *reader) step() (found bool, err error) {
 		if err := r.list(ctx); err != nil {
 			return false, err
 		}
+		if blocked, err := r.blockFirst(ctx); err != nil || blocked {
+			return blocked, err
+		}
 	}
 	if len(r.lanes) > 0 && r.holdsAreOlder(obeyWithin/2) {
 		if err := r.readHolds(ctx); err != nil {
@@ -174,6 +178,9 @@ func (r *reader) step() (found bool, err error) {
 		}
 	}
 	r.blocked, r.sleep, r.passedBy = false, r.cfg.Poll, map[string]int{}
+	if len(r.damaged) > 0 {
+		r.sleep = min(r.sleep, lookAgain) // for what is behind
+	}
 	picked, err := r.pick(ctx)
 	if err != nil {
 		return false, err
@@ -192,7 +199,14 @@ func (r *reader) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.lanes, r.listed = lanes, now
+	r.lanes, r.damaged, r.listed = lanes[:0], nil, now
+	for _, lane := range lanes {
+		if lane.Damage == "" {
+			r.lanes = append(r.lanes, lane)
+		} else {
+			r.damaged = append(r.damaged, lane)
+		}
+	}
 	r.acquaint()
 	if len(lanes) > manyLanes {
 		r.restUnto = time.Now().Add(4 * time.Since(now))

@@ -1,6 +1,7 @@
 package outboxtest
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -266,7 +267,10 @@ func readyRowsAreWhatFetchReads(s *suite) {
 		seqs = append(seqs, s.enqueueIn(tx, m).Seq)
 	}
 	s.commit(tx)
-	s.exec("UPDATE orbit_outbox SET operation = 2, operation_task_id = ?, queue_id = NULL, handler = ? WHERE seq = ?", []byte("0123456789abcdef"), []byte{}, seqs[4])
+	const task = "0123456789abcdef"
+	identity := sha256.Sum256([]byte(string(rune(len(target))) + target + "\x02\x10" + task + "cancel"))
+	s.exec("UPDATE orbit_outbox SET identity = ?, operation = 2, operation_task_id = ?, lane = ?, queue_id = NULL, handler = ? WHERE seq = ?",
+		identity[:], []byte(task), outbox.LaneOf(target, ""), []byte{}, seqs[4])
 	n, err := s.Store.Postpone(s.ctx, s.lead(), seqs[:1], 0, outbox.Answer{Outcome: outbox.OutcomeUnknown, Unknown: true})
 	s.want("Postpone", 1, n, err)
 
