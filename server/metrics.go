@@ -23,9 +23,8 @@ func (s *Server) showMetrics() {
 	s.metrics.ShowNode(s.hub.Node(), version.String())
 	s.metrics.ShowQueues(s.depth.Last)
 	s.metrics.Worker.Show(s.hub.Stats)
-	s.metrics.ShowPool("write", s.db.Write())
-	if s.db.Read() != s.db.Write() {
-		s.metrics.ShowPool("read", s.db.Read())
+	for name, pool := range s.db.Pools() {
+		s.metrics.ShowPool(name, pool)
 	}
 }
 

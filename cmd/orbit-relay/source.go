@@ -47,11 +47,17 @@ func tryOpen(ctx context.Context, s config.Source) (*sqldb.DB, *outbox.Store, er
 	return db, store, nil
 }
 
+const defaultConnections = 32 // to a server; SQLite's pools have bounds of their own
+
 // capConnections bounds what a source may take of its database. On SQLite one connection
 // writes and the others read; elsewhere one pool does both.
 func capConnections(db *sqldb.DB, most int) {
-	if most == 0 {
+	switch {
+	case most > 0:
+	case db.Dialect() == sqldb.SQLite:
 		return
+	default:
+		most = defaultConnections
 	}
 	if db.Read() != db.Write() {
 		most--

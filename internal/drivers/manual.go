@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -36,6 +37,7 @@ const autocommitOff = ", SESSION autocommit = 0"
 
 var (
 	errOutside = errors.New("a statement on a connection for transactions is outside of one")
+	errJoined  = errors.New("a text holds several statements, and nobody asked for them")
 	// errSeveral rolls back what nobody has meant, should a value ever end its statement.
 	errSeveral = errors.New("a statement was carried out as several")
 )
@@ -73,13 +75,24 @@ func (c *manualConn) end(statement string) error {
 // IsValid implements [driver.Validator].
 func (c *manualConn) IsValid() bool { return !c.inside && !c.doubt && c.mysqlConn.IsValid() }
 
+// check looks at a text without its values.
+func (c *manualConn) check(query string) error {
+	switch {
+	case !c.inside:
+		return errOutside
+	case strings.Contains(query, ";"):
+		return errJoined
+	}
+	return nil
+}
+
 // ExecContext implements [driver.ExecerContext].
 func (c *manualConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if !c.inside {
-		return nil, errOutside
-	}
 	affected := c.affected
 	c.affected = nil
+	if err := c.check(query); err != nil && (err != errJoined || affected == nil) {
+		return nil, err
+	}
 	result, err := c.mysqlConn.ExecContext(ctx, query, args)
 	if err != nil {
 		return nil, err
@@ -105,16 +118,16 @@ func (c *manualConn) CheckNamedValue(v *driver.NamedValue) error {
 
 // QueryContext implements [driver.QueryerContext].
 func (c *manualConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if !c.inside {
-		return nil, errOutside
+	if err := c.check(query); err != nil {
+		return nil, err
 	}
 	return c.mysqlConn.QueryContext(ctx, query, args)
 }
 
 // PrepareContext implements [driver.ConnPrepareContext].
 func (c *manualConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if !c.inside {
-		return nil, errOutside
+	if err := c.check(query); err != nil {
+		return nil, err
 	}
 	return c.mysqlConn.PrepareContext(ctx, query)
 }

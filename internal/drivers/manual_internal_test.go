@@ -5,18 +5,21 @@ import (
 	"database/sql/driver"
 	"errors"
 	"testing"
+
+	"github.com/orbitkit/orbit/internal/sqldb"
 )
 
 // A saidConn notes what it is told, and answers with err.
 type saidConn struct {
 	mysqlConn
-	said []string
-	err  error
+	said   []string
+	result driver.Result
+	err    error
 }
 
 func (c *saidConn) ExecContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
 	c.said = append(c.said, query)
-	return driver.ResultNoRows, c.err
+	return c.result, c.err
 }
 
 func (c *saidConn) IsValid() bool { return true }
@@ -39,6 +42,25 @@ func TestAConnectionForTransactionsTakesNothingElse(t *testing.T) {
 	}
 	if len(inner.said) > 0 {
 		t.Errorf("the server was told %q", inner.said)
+	}
+}
+
+// A result of two statements.
+type twoResults struct{ driver.Result }
+
+func (twoResults) AllRowsAffected() []int64  { return []int64{1, 1} }
+func (twoResults) AllLastInsertIds() []int64 { return []int64{0, 0} }
+
+// Should a value ever end its statement and begin another, the transaction fails.
+func TestOneStatementThatIsAnsweredTwiceFails(t *testing.T) {
+	c := &manualConn{mysqlConn: &saidConn{result: twoResults{}}, inside: true}
+	if _, err := c.ExecContext(t.Context(), "UPDATE task SET state = ?", nil); !errors.Is(err, errSeveral) {
+		t.Errorf("ExecContext = %v, want %v", err, errSeveral)
+	}
+	var affected sqldb.Affected
+	c.affected = &affected
+	if _, err := c.ExecContext(t.Context(), "UPDATE task SET state = 1;UPDATE task SET state = 2", nil); err != nil || len(affected) != 2 {
+		t.Errorf("ExecContext = %v with %v rows, want both statements answered", err, affected)
 	}
 }
 

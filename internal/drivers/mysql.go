@@ -29,6 +29,8 @@ const (
 	// maxIdle leaves a connection time enough before the server gives it up (maxSilence).
 	maxIdle = 20 * time.Second
 
+	leastPacket = 8<<20 + 64<<10 // a batch of 4 MiB, escaped
+
 	defaultDial  = 5 * time.Second
 	defaultWrite = 30 * time.Second
 	// Longer than innodb_lock_wait_timeout (50 s by default): a statement that waits for a
@@ -100,6 +102,9 @@ func mysqlConfig(dsn string, patient bool) (*mysql.Config, error) {
 	}
 	if err := refuseFlags(cfg); err != nil {
 		return nil, err
+	}
+	if most := cfg.MaxAllowedPacket; most > 0 && most < leastPacket {
+		return nil, fmt.Errorf("the DSN's maxAllowedPacket is %d: it must be at least %d, for a batch of 4 MiB, or left out", most, leastPacket)
 	}
 	if err := refuseCharsets(dsn); err != nil {
 		return nil, err

@@ -109,8 +109,15 @@ func TestSeveralStatementsAreNotTakenForOne(t *testing.T) {
 				_, err := tx.ExecContext(t.Context(), two)
 				return err
 			})
-			if err == nil || !strings.Contains(err.Error(), "as several") {
+			if err == nil || !strings.Contains(err.Error(), "several statements") {
 				t.Errorf("two statements in a transaction = %v, want them refused", err)
+			}
+			err = db.Tx(t.Context(), func(tx *sqldb.Tx) error {
+				var one int
+				return tx.QueryRowContext(t.Context(), "SELECT 1; INSERT INTO thing (x) VALUES (3)").Scan(&one)
+			})
+			if err == nil || !strings.Contains(err.Error(), "several statements") {
+				t.Errorf("a query and another statement in a transaction = %v, want them refused", err)
 			}
 			if _, err := db.Write().ExecContext(t.Context(), two); err == nil {
 				t.Error("two statements were carried out where each is sent alone")
@@ -184,6 +191,7 @@ func TestHarmfulParametersAreRefusedByName(t *testing.T) {
 		"clientFoundRows=true":                    "clientFoundRows",
 		"columnsWithAlias=true":                   "columnsWithAlias",
 		"multiStatements=true":                    "multiStatements",
+		"maxAllowedPacket=4194304":                "maxAllowedPacket is 4194304",
 		"rejectReadOnly=true":                     "rejectReadOnly",
 		"transaction_isolation='REPEATABLE-READ'": "transaction_isolation",
 		"tx_isolation='REPEATABLE-READ'":          "tx_isolation",

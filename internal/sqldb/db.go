@@ -43,7 +43,7 @@ func (db *DB) TxStats() sql.DBStats { return db.begin.Stats() }
 // MaxConnections returns how many connections the pools open at most, 0 for no limit.
 func (db *DB) MaxConnections() int {
 	most := 0
-	for _, pool := range db.pools() {
+	for _, pool := range db.Pools() {
 		n := pool.Stats().MaxOpenConnections
 		if n == 0 {
 			return 0
@@ -53,12 +53,13 @@ func (db *DB) MaxConnections() int {
 	return most
 }
 
-// pools returns each pool once.
-func (db *DB) pools() []*sql.DB {
-	pools := []*sql.DB{db.write}
-	for _, other := range []*sql.DB{db.read, db.begin} {
+// Pools returns each pool once, by the name of what it is for: "write", and "read" and
+// "transactions" if these have one of their own.
+func (db *DB) Pools() map[string]*sql.DB {
+	pools := map[string]*sql.DB{"write": db.write}
+	for name, other := range map[string]*sql.DB{"read": db.read, "transactions": db.begin} {
 		if other != db.write {
-			pools = append(pools, other)
+			pools[name] = other
 		}
 	}
 	return pools
@@ -81,7 +82,7 @@ func (db *DB) Now(ctx context.Context) (int64, error) {
 // Close closes the pools.
 func (db *DB) Close() error {
 	var errs []error
-	for _, pool := range db.pools() {
+	for _, pool := range db.Pools() {
 		errs = append(errs, pool.Close())
 	}
 	return errors.Join(errs...)

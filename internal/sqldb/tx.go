@@ -130,6 +130,8 @@ func (db *DB) commit(ctx context.Context, tx *sql.Tx) error {
 		return nil
 	case errors.Is(err, sql.ErrTxDone), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err // database/sql rolled back instead of sending COMMIT
+	case errors.Is(err, driver.ErrBadConn):
+		return err // the connection had ended before COMMIT was sent
 	case db.dialect.classify(err) == classUnknown:
 		return fmt.Errorf("%w: %w", ErrUnknownCommit, err)
 	}
