@@ -29,6 +29,12 @@ func benchFinish(ctx context.Context, o options) error {
 		return err
 	}
 	defer c.close()
+	ours := c.contenders[0].system.(*orbitSystem)
+	web, err := newWebLoop(ctx, o, ours.nodes[0].creds, ours.bodies[0])
+	if err != nil {
+		return err
+	}
+	c.contenders = append(c.contenders, &contender{name: "the loop behind HTTP", counted: true, system: web})
 	return c.run(ctx, w, o.tasks/2, func(ctx context.Context, s system, run string, n int, begin func() error) (float64, error) {
 		return finishRate(ctx, s, run, clients, n, begin)
 	})
