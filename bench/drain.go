@@ -21,10 +21,11 @@ func benchDrain(ctx context.Context, o options) error {
 	return c.run(ctx, w, o.tasks, drainRate)
 }
 
-// benchFinish compares how fast single submits of 64 clients become ended tasks.
+const submitters = 64 // that submit single tasks at one time
+
+// benchFinish compares how fast single submits of many clients become ended tasks.
 func benchFinish(ctx context.Context, o options) error {
-	const clients = 64
-	c, w, err := taskContest(ctx, o, fmt.Sprintf("finish, %d submitters", clients))
+	c, w, err := taskContest(ctx, o, fmt.Sprintf("finish, %d submitters", submitters))
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func benchFinish(ctx context.Context, o options) error {
 	}
 	c.contenders = append(c.contenders, &contender{name: "the loop behind HTTP", counted: true, system: web})
 	return c.run(ctx, w, o.tasks/2, func(ctx context.Context, s system, run string, n int, begin func() error) (float64, error) {
-		return finishRate(ctx, s, run, clients, n, begin)
+		return finishRate(ctx, s, run, submitters, n, begin)
 	})
 }
 

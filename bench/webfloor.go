@@ -34,10 +34,9 @@ func newWebLoop(ctx context.Context, o options, creds orbit.Credentials, body []
 		loop.close()
 		return nil, err
 	}
-	const clients = 64
 	f := &webLoop{
 		floorLoop: loop, url: "http://" + listener.Addr().String(), body: body,
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}},
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: submitters}},
 	}
 	f.server = &http.Server{Handler: http.HandlerFunc(f.serve)}
 	go f.server.Serve(listener)

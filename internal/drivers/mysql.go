@@ -29,8 +29,6 @@ const (
 	// maxIdle leaves a connection time enough before the server gives it up (maxSilence).
 	maxIdle = 20 * time.Second
 
-	leastPacket = 8<<20 + 64<<10 // a batch of 4 MiB, escaped
-
 	defaultDial  = 5 * time.Second
 	defaultWrite = 30 * time.Second
 	// Longer than innodb_lock_wait_timeout (50 s by default): a statement that waits for a
@@ -50,7 +48,7 @@ func openMySQL(ctx context.Context, dsn string, patient bool) (*sqldb.DB, error)
 	pool := poolOf(of, maxPlain)
 	if err := checkServer(ctx, pool); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("database at %s: %w", of.address, conceal(err, of.password))
+		return nil, fmt.Errorf("database at %s: %w", of.cfg.Addr, conceal(err, of.cfg.Passwd))
 	}
 	return sqldb.New(sqldb.MySQL, pool, pool).WithTransactionsOn(poolOf(manual, maxTransactions)), nil
 }
@@ -75,7 +73,7 @@ func connectorOf(dsn string, patient bool) (*connector, error) {
 	if err != nil {
 		return nil, dsnError(err, dsn)
 	}
-	return &connector{inner: inner, cfg: cfg, patient: patient, address: cfg.Addr, password: cfg.Passwd}, nil
+	return &connector{inner: inner, cfg: cfg, patient: patient}, nil
 }
 
 // forTransactions returns a connector for connections that run transactions only.
@@ -103,8 +101,8 @@ func mysqlConfig(dsn string, patient bool) (*mysql.Config, error) {
 	if err := refuseFlags(cfg); err != nil {
 		return nil, err
 	}
-	if most := cfg.MaxAllowedPacket; most > 0 && most < leastPacket {
-		return nil, fmt.Errorf("the DSN's maxAllowedPacket is %d: it must be at least %d, for a batch of 4 MiB, or left out", most, leastPacket)
+	if most := cfg.MaxAllowedPacket; most > 0 && most < sqldb.LeastPacket {
+		return nil, fmt.Errorf("the DSN's maxAllowedPacket is %d: it must be at least %d, for a batch of 4 MiB, or left out", most, sqldb.LeastPacket)
 	}
 	if err := refuseCharsets(dsn); err != nil {
 		return nil, err
@@ -209,12 +207,10 @@ func dsnError(err error, dsn string) error {
 
 // A connector prepares every new connection for Orbit.
 type connector struct {
-	inner    driver.Connector
-	cfg      *mysql.Config
-	patient  bool
-	manual   bool // its connections run transactions only
-	address  string
-	password string
+	inner   driver.Connector
+	cfg     *mysql.Config
+	patient bool
+	manual  bool // its connections run transactions only
 }
 
 // MySQL has transaction_isolation, MariaDB before 11.1 only tx_isolation; each server

@@ -37,9 +37,6 @@ func (db *DB) WithTransactionsOn(pool *sql.DB) *DB {
 	return &with
 }
 
-// TxStats returns the statistics of the pool that runs transactions.
-func (db *DB) TxStats() sql.DBStats { return db.begin.Stats() }
-
 // MaxConnections returns how many connections the pools open at most, 0 for no limit.
 func (db *DB) MaxConnections() int {
 	most := 0

@@ -57,8 +57,8 @@ func (tx *Tx) Now(ctx context.Context) (int64, error) {
 
 // Tx runs f in a transaction and commits it. Any error of f rolls back. After a
 // deadlock, a lock wait timeout, a record changed since it was read, a busy SQLite file, a
-// connection that had ended before a statement was sent, or an ErrAgain of f, the whole of f runs again a bounded number of times. An error that wraps
-// ErrUnknownCommit means that the transaction may have committed; every other error
+// connection that had ended before a statement was sent, or an ErrAgain of f, the whole of f
+// runs again a bounded number of times. An error that wraps ErrUnknownCommit means that the transaction may have committed; every other error
 // means that it has not.
 func (db *DB) Tx(ctx context.Context, f func(*Tx) error) error {
 	var err error

@@ -24,6 +24,10 @@ type statement struct {
 // how many rows each of several statements has changed.
 type Affected []int64
 
+// LeastPacket is the packet of a MySQL connection, in bytes, below which Orbit's statements do
+// not fit: a batch has at most 4 MiB, and a byte of it can become two in a statement.
+const LeastPacket = 8<<20 + 64<<10
+
 // maxJoined bounds the values of statements that travel together, in bytes: the packet of a
 // connection is bounded (max_allowed_packet). A larger statement travels alone.
 const maxJoined = 1 << 20

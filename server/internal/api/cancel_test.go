@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
 	"net/http"
@@ -394,7 +395,9 @@ func TestConcurrentCancelsWithOneKey(t *testing.T) {
 
 // holdUntilUsed waits until as many users hold a connection for transactions, or wait for one.
 func holdUntilUsed(faults *dbfault.Faults, users int) {
-	for s := faults.DB.TxStats(); s.InUse+int(s.WaitCount) < users; s = faults.DB.TxStats() {
+	pools := faults.DB.Pools()
+	pool := cmp.Or(pools["transactions"], pools["write"])
+	for s := pool.Stats(); s.InUse+int(s.WaitCount) < users; s = pool.Stats() {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -133,18 +133,14 @@ func (e *examiner) binaryLog(ctx context.Context) ([]Finding, error) {
 	return ok("the binary log is on disk with every commit"), nil
 }
 
-// A batch has at most 4 MiB, and a byte of it can become two in a statement.
-const (
-	leastPacket = 8<<20 + 64<<10
-	goodPacket  = 16 << 20
-)
+const goodPacket = 16 << 20
 
 func (e *examiner) packetSize(ctx context.Context) ([]Finding, error) {
 	n, err := e.number(ctx, "max_allowed_packet")
 	switch {
 	case err != nil:
 		return nil, err
-	case n < leastPacket:
+	case n < sqldb.LeastPacket:
 		return fail("set max_allowed_packet = 64M", "max_allowed_packet is %d bytes: a batch of 4 MiB does not fit", n), nil
 	case n < goodPacket:
 		return warn("set max_allowed_packet = 64M", "max_allowed_packet is %d bytes: submits that share a transaction may not fit, and are sent again one by one", n), nil
